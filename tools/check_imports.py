@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "meta_infer"
+RULES = "tools/check_imports.py"
 MAX_LINES = 500
 
-# Highest first. The command line is a door in front of `api`; `demo` holds data only, for the command of that name.
+# Highest first. The command line is a door in front of `api`; `demo` holds only data, for the command of
+# that name.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("api", "demo"),
@@ -47,7 +49,7 @@ ROOT = "__init__"
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module at one line. `module` is dotted and absolute: 'meta_infer.ir.graph', 'numpy.linalg'."""
+    """One imported module at one line. `module` is dotted and absolute: 'numpy.linalg'."""
 
     file: Path
     line: int
@@ -62,7 +64,7 @@ def module_name(file: Path, root: Path) -> str:
 
 
 def imports_of(file: Path, root: Path, modules: set[str]) -> list[Import]:
-    """All imports of a file. `from a import b` names `a.b` where that is a module of the package, else `a`."""
+    """All imports of a file. `from a import b` names `a.b` where that is one of `modules`, else `a`."""
     importer = module_name(file, root)
     package = importer.split(".") if file.name == "__init__.py" else importer.split(".")[:-1]
     found = []
@@ -83,7 +85,7 @@ def imports_of(file: Path, root: Path, modules: set[str]) -> list[Import]:
 
 
 def folder_of(module: str) -> str:
-    """The row entry a module of the package belongs to: 'ir' for meta_infer.ir.graph, '__init__' for the root."""
+    """The row entry a module belongs to: 'ir' for meta_infer.ir.graph, '__init__' for the root."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else ROOT
 
@@ -100,12 +102,12 @@ def check_direction(imports: list[Import]) -> list[str]:
             continue
         here = f"{item.file}:{item.line}"
         if source not in LEVEL:
-            problems.append(f"{here}: folder '{source}' stands in no row of tools/check_imports.py")
+            problems.append(f"{here}: folder '{source}' stands in no row of {RULES}")
         elif target not in LEVEL:
-            problems.append(f"{here}: imports {item.module}, which stands in no row of tools/check_imports.py")
+            problems.append(f"{here}: {source} imports {item.module}, which stands in no row of {RULES}")
         elif LEVEL[target] <= LEVEL[source]:
             way = "sideways" if LEVEL[target] == LEVEL[source] else "upwards"
-            problems.append(f"{here}: {source} imports {target}: points {way} (see ROWS in tools/check_imports.py)")
+            problems.append(f"{here}: {source} imports {target}: points {way} (ROWS of {RULES})")
     return problems
 
 
@@ -123,9 +125,11 @@ def check_runtime(imports: list[Import]) -> list[str]:
                 if folder_of(item.module) not in ("runtime", "support"):
                     problems.append(f"{item.file}:{item.line}: the runtime reaches {item.module}: "
                                     f"it may import only `support` and numpy")
-                elif item.module not in seen:
-                    seen.add(item.module)
-                    waiting.append(item.module)
+                # Importing a.b runs a/__init__.py too.
+                for reached in (item.module, item.module.rpartition(".")[0]):
+                    if reached not in seen:
+                        seen.add(reached)
+                        waiting.append(reached)
             elif top not in RUNTIME_EXTERNALS and top not in sys.stdlib_module_names:
                 problems.append(f"{item.file}:{item.line}: the runtime reaches {item.module}: "
                                 f"loading a package may need only numpy and the standard library")
