@@ -1,0 +1,81 @@
+"""Every error a user can meet, with its exit code.
+
+An error says which layer failed, which thing (node, field, file, flag), what is wrong, and what to try.
+The command line prints `str(error)` and exits with `exit_code`; no traceback reaches a user.
+"""
+
+from __future__ import annotations
+
+
+class MetaInferError(Exception):
+    """Base of all errors caused by the user's input or machine.
+
+    `what` names the thing ("node 'conv1' (Conv)"), `problem` says what is wrong, `hint` what to try.
+    """
+
+    exit_code = 1
+    layer = ""
+
+    def __init__(self, problem: str, *, what: str = "", hint: str = "") -> None:
+        self.problem, self.what, self.hint = problem, what, hint
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        head = f"{self.layer}: " if self.layer else ""
+        where = f"{self.what}: " if self.what else ""
+        tail = f"\n  try: {self.hint}" if self.hint else ""
+        return f"{head}{where}{self.problem}{tail}"
+
+
+class UsageError(MetaInferError):
+    """A wrong flag, or flags that contradict each other."""
+
+    exit_code, layer = 2, "usage"
+
+
+class ModelError(MetaInferError):
+    """The ONNX file cannot be read or breaks the specification."""
+
+    exit_code, layer = 3, "frontend"
+
+
+class UnsupportedError(MetaInferError):
+    """The model is valid, but an op, opset, dtype or case has no way down to the target."""
+
+    exit_code, layer = 4, "unsupported"
+
+
+class ProfileError(MetaInferError):
+    """A hardware profile is missing, malformed or contradicts itself."""
+
+    exit_code, layer = 5, "profile"
+
+
+class PackageError(MetaInferError):
+    """A package is damaged, of another format version, or needs what this machine lacks."""
+
+    exit_code, layer = 6, "package"
+
+
+class InputError(MetaInferError):
+    """An input given to `run`, `bench` or `compare` has a wrong name, dtype, rank or dimension."""
+
+    exit_code, layer = 7, "input"
+
+
+class ToolchainError(MetaInferError):
+    """The C compiler is missing or failed."""
+
+    exit_code, layer = 8, "toolchain"
+
+
+class VerificationError(MetaInferError):
+    """The package was built, but its results differ from the reference beyond tolerance."""
+
+    exit_code, layer = 9, "verify"
+
+
+class InternalError(MetaInferError):
+    """The compiler broke one of its own invariants: a fault of meta-infer, not of the user."""
+
+    exit_code, layer = 70, "internal"
