@@ -1,0 +1,56 @@
+"""Instruction sets: what each one implies.
+
+Feature names are those Linux prints in /proc/cpuinfo (flags on x86, Features on Arm), so that a profile and a
+probed machine speak one language. The x86-64 levels are those of the x86-64 psABI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Isa:
+    """An instruction set: its architecture, the features it guarantees, the bits of a vector register."""
+
+    name: str
+    architecture: str
+    features: frozenset[str]
+    simd_bits: int
+
+    @property
+    def has_fma(self) -> bool:
+        return "fma" in self.features or self.architecture in ("aarch64", "riscv64")
+
+
+_V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
+_V2 = _V1 | {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
+_V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+
+ISAS = (
+    Isa("x86-64", "x86_64", _V1, 128),
+    Isa("x86-64-v2", "x86_64", _V2, 128),
+    Isa("x86-64-v3", "x86_64", _V3, 256),
+    Isa("x86-64-v4", "x86_64", _V4, 512),
+    Isa("aarch64", "aarch64", frozenset({"fp", "asimd"}), 128),
+    Isa("armv7", "arm", frozenset({"neon", "vfpv4"}), 128),
+    # The base of riscv64 Linux distributions, RV64GC, has no vectors.
+    Isa("riscv64", "riscv64", frozenset(), 0),
+    Isa("hexagon", "hexagon", frozenset(), 1024),
+)
+_BY_NAME = {isa.name: isa for isa in ISAS}
+NAMES = tuple(_BY_NAME)
+
+
+def isa_named(name: str) -> Isa:
+    """The instruction set called `name`. Raises KeyError for an unknown one."""
+    return _BY_NAME[name]
+
+
+def highest_isa(architecture: str, features: Set[str]) -> Isa | None:
+    """The most capable set of `architecture` (as `uname -m` prints it) that `features` satisfy, or None."""
+    architecture = "arm" if architecture.startswith("armv7") else architecture
+    fitting = [isa for isa in ISAS if isa.architecture == architecture and isa.features <= features]
+    return max(fitting, key=lambda isa: len(isa.features), default=None)
