@@ -21,7 +21,8 @@ class Isa:
 
     @property
     def has_fma(self) -> bool:
-        return "fma" in self.features or self.architecture in ("aarch64", "riscv64")
+        # vfpv4 has it on 32-bit Arm, the D extension on riscv64.
+        return "fma" in self.features or self.architecture in ("aarch64", "arm", "riscv64")
 
 
 _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
@@ -42,6 +43,14 @@ ISAS = (
 )
 _BY_NAME = {isa.name: isa for isa in ISAS}
 NAMES = tuple(_BY_NAME)
+
+# Every feature that code may be generated for; a machine reports many more that say nothing about that.
+EXTENSIONS = frozenset().union(*(isa.features for isa in ISAS)) | {
+    "amx_bf16", "amx_int8", "amx_tile", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx512vbmi", "avx_vnni",
+    "asimddp", "asimdhp", "atomics", "bf16", "fphp", "i8mm", "sve", "sve2",
+    "v", "zvfh",
+    "hvx",
+}
 
 
 def isa_named(name: str) -> Isa:

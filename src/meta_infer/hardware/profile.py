@@ -90,7 +90,7 @@ class Profile:
             cores=cores,
             max_workers=min(device.max_workers or cores, cores),
             clock_ghz=device.clock_ghz,
-            macs_per_cycle=device.macs_per_cycle,
+            macs_per_cycle={word: rate for word, rate in device.macs_per_cycle.items()},
             l1d_bytes=_size_of(chip.memories, "l1d"),
             l2_bytes=_size_of(chip.memories, "l2"),
             l3_bytes=_size_of(chip.memories, "l3"),

@@ -19,6 +19,7 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from meta_infer.hardware import isa, units
 
@@ -28,11 +29,20 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "int16", "int8", "uin
 
 def _known_isa(name: str) -> str:
     if name not in isa.NAMES:
-        raise ValueError(f"unknown instruction set {name!r}; expected one of: {', '.join(isa.NAMES)}")
+        raise ValueError(f"expected one of {', '.join(isa.NAMES)}")
+    return name
+
+
+def _known_feature(name: str) -> str:
+    if name not in isa.EXTENSIONS:
+        near = difflib.get_close_matches(name, isa.EXTENSIONS, n=1, cutoff=0.5)
+        guess = f"did you mean {near[0]!r}" if near else f"known: {', '.join(sorted(isa.EXTENSIONS))}"
+        raise ValueError(f"unknown feature, {guess}")
     return name
 
 
 IsaName = Annotated[str, AfterValidator(_known_isa)]
+Feature = Annotated[str, AfterValidator(_known_feature)]
 Name = Annotated[str, StringConstraints(min_length=1)]
 Layout = Annotated[str, StringConstraints(pattern=r"^N[CDHW]{1,4}([0-9]+c)?$")]
 OpName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -60,7 +70,9 @@ class Section(BaseModel):
             if key not in known:
                 near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
                 guess = f", did you mean {near[0]!r}?" if near else ""
-                raise ValueError(f"unknown key {key!r}{guess} (known: {', '.join(known)})")
+                raise PydanticCustomError(
+                    "unknown_key", "unknown key{guess} (known: {known})",
+                    {"key": str(key), "guess": guess, "known": ", ".join(known)})
         return data
 
 
@@ -81,7 +93,7 @@ class Device(Section):
     name: Name = Field(description="name, unique in the file")
     kind: Kind = Field(description="cpu, gpu, npu, dsp or fpga")
     isa: IsaName | None = Field(None, description="instruction set of a cpu or dsp")
-    features: tuple[Name, ...] = Field((), description="extensions of isa, as /proc/cpuinfo names them")
+    features: tuple[Feature, ...] = Field((), description="extensions of isa, as /proc/cpuinfo names them")
     simd_bits: Count | None = Field(None, description="bits of a vector register; left out: what isa implies")
     compute_units: Count | None = Field(None, description="cores, or units that work in parallel")
     max_workers: Count | None = Field(None, description="most units one model may use; left out: all")
@@ -156,7 +168,7 @@ class Chip(Section):
     name: Name = Field(description="name of the profile")
     description: str | None = Field(None, description="one line for people")
     backend: Literal["cpu"] | None = Field(None, description="code generator; left out: estimates only")
-    devices: tuple[Device, ...] = Field(min_length=1, description="processors; the first is compiled for")
+    devices: tuple[Device, ...] = Field(description="processors; the first is compiled for")
     memories: tuple[Memory, ...] = Field((), description="memories and caches")
     links: tuple[Link, ...] = Field((), description="ways between memories and devices")
     sensitive_layers: tuple[OpName, ...] = Field((), description="operators that keep a higher precision")
@@ -166,6 +178,8 @@ class Chip(Section):
 
     @model_validator(mode="after")
     def _names_fit(self) -> Chip:
+        if not self.devices:
+            raise ValueError("devices: expected at least one")
         names = [device.name for device in self.devices] + [memory.name for memory in self.memories]
         for name in names:
             if names.count(name) > 1:
@@ -174,6 +188,9 @@ class Chip(Section):
             for end in (link.source, link.target):
                 if end not in names:
                     raise ValueError(f"a link names {end!r}, expected one of: {', '.join(names)}")
+        for name in self.power.joules_per_byte if self.power else ():
+            if name not in names:
+                raise ValueError(f"power.joules_per_byte names {name!r}, expected one of: {', '.join(names)}")
         first = self.devices[0]
         if self.backend == "cpu" and (first.kind != "cpu" or first.isa is None):
             raise ValueError("backend 'cpu' needs a first device of kind cpu with an isa")
