@@ -153,6 +153,7 @@ class Program:
 
     `inputs` and `outputs` are buffer names in the model's order. A run first checks all inputs' shapes: static dims
     must match, and symbols are read through `input_dims`; dims of inputs that are compound expressions are checked.
+    `input_names` and `output_names` are the names users know, in the same order: the ONNX names.
     """
 
     name: str
@@ -164,6 +165,8 @@ class Program:
     commands: tuple[Command, ...]
     input_dims: tuple[InputDim, ...] = ()
     symbols: Mapping[str, Symbol] = field(default_factory=dict)
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
 
     def root(self, name: str) -> str:
         """The buffer whose memory `name` lies in."""

@@ -1,0 +1,146 @@
+"""Plan -> Program: every group becomes commands on buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Graph, Value
+from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup
+from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program
+from meta_infer.ir.shapes import Expr, Symbol, symbols_of
+from meta_infer.kernels.registry import kernel_named
+from meta_infer.lower import control_flow
+from meta_infer.lower.convert_layout import buffer_in_layout
+from meta_infer.lower.program_builder import ProgramBuilder
+from meta_infer.lower.views import slice_view_offset
+from meta_infer.ops.registry import op_named
+from meta_infer.support.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Lowerer:
+    """What lowering a plan needs at hand: the parts so far and the chip."""
+
+    builder: ProgramBuilder
+    profile: Profile
+
+    def commands(self, plan: Plan) -> list[Command]:
+        """Commands of all groups of `plan`, whose inputs and captures are in `builder.where` already."""
+        commands: list[Command] = []
+        for planned in plan.groups:
+            self._lower_group(planned, plan, commands)
+        return commands
+
+    def buffer(self, plan: Plan, commands: list[Command], name: str, layout: Layout = PLAIN) -> str:
+        """The buffer of value `name` in `layout`, converting it if needed."""
+        return buffer_in_layout(self.builder, commands, plan.graph.values[name], layout,
+                                plan.graph.constants.get(name), self.profile)
+
+    def _lower_group(self, planned: PlannedGroup, plan: Plan, commands: list[Command]) -> None:
+        group, variant = planned.group, planned.variant
+        if op_named(group.anchor.op).is_control_flow:
+            control_flow.lower_control_flow(self, group, plan, commands)
+        elif variant.kernel == "view":
+            self._lower_view(group, plan, commands)
+        elif (offset := slice_view_offset(group, variant)) is not None:
+            source = self.buffer(plan, commands, group.inputs[0])
+            self.builder.view(group.values[group.outputs[0]], source, offset)
+        else:
+            self._lower_kernel(planned, plan, commands)
+
+    def _lower_view(self, group: Group, plan: Plan, commands: list[Command]) -> None:
+        out = group.values[group.outputs[0]]
+        source = self.buffer(plan, commands, group.inputs[0])
+        if (out.name, PLAIN) not in self.builder.where:            # else the source was placed in the output already
+            self.builder.view(out, source)
+
+    def _lower_kernel(self, planned: PlannedGroup, plan: Plan, commands: list[Command]) -> None:
+        group, variant = planned.group, planned.variant
+        layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+        lowering = kernel_named(variant.kernel).lower(group, variant, layouts, self.profile)
+        used = {a for call in lowering.calls for a in call.args}
+        args = {n: self.buffer(plan, commands, n, layouts[n]) for n in group.inputs if n in used}
+        for name in group.outputs:
+            args[name] = self._output_buffer(group.values[name], layouts[name])
+        commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label)
+
+    def _output_buffer(self, value: Value, layout: Layout) -> str:
+        key = (value.name, layout)
+        if key not in self.builder.where:
+            self.builder.where[key] = self.builder.temp(value.name, value.dtype, value.shape, layout, value.origin)
+        return self.builder.where[key]
+
+
+def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
+    """Let groups write straight into the caller's memory where they make a graph output, or the source of a view of one."""
+    views = {p.group.outputs[0]: p.group.inputs[0] for p in plan.groups if p.variant.kernel == "view"}
+    made = {n for p in plan.groups if p.variant.kernel not in ("view", "region") for n in p.group.outputs}
+    graph = plan.graph
+    for name in dict.fromkeys(graph.outputs):
+        source = name
+        while source in views:
+            source = views[source]
+        if source not in made or plan.layouts[source] != PLAIN:
+            continue
+        if (source, PLAIN) in builder.where or (source != name and source in graph.outputs):
+            continue
+        value = graph.values[name]
+        builder.where[name, PLAIN] = builder.add(
+            BufferDecl(builder.unique(name), value.dtype, value.shape, "output", origin=value.origin))
+        if source != name:
+            builder.view(graph.values[source], builder.where[name, PLAIN])
+
+
+def _collect_outputs(lowerer: Lowerer, plan: Plan, commands: list[Command]) -> tuple[str, ...]:
+    """One distinct 'output' buffer per graph output; copies for what could not be placed there."""
+    builder, found = lowerer.builder, []
+    for name in plan.graph.outputs:
+        value = plan.graph.values[name]
+        have = lowerer.buffer(plan, commands, name)
+        decl = builder.buffers[have]
+        if decl.kind == "output" and decl.alias is None and have not in found:
+            found.append(have)
+            continue
+        out = builder.add(BufferDecl(builder.unique(f"{name}:out"), value.dtype, value.shape, "output",
+                                     origin=value.origin))
+        commands.append(Copy(have, out, builder.buffers[out].elements))
+        found.append(out)
+    return tuple(found)
+
+
+def input_dims(graph: Graph) -> tuple[InputDim, ...]:
+    """For every symbol of the inputs, the first axis that is just that symbol.
+
+    Raises UnsupportedError when a symbol appears in compound dims of inputs only.
+    """
+    found: dict[str, InputDim] = {}
+    needed: dict[str, Symbol] = {}
+    for name in graph.inputs:
+        for axis, dim in enumerate(graph.values[name].shape):
+            if not isinstance(dim, Expr):
+                continue
+            needed |= {s.name: s for s in symbols_of(dim)}
+            if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1:
+                atom = dim.terms[0][0][0]
+                if isinstance(atom, Symbol):
+                    found.setdefault(atom.name, InputDim(atom, name, axis))
+    for missing in needed.keys() - found.keys():
+        raise UnsupportedError(f"dimension {missing} stands in no input by itself", what=f"model {graph.name!r}",
+                               hint="fix the dimension with --shape")
+    return tuple(found[name] for name in sorted(found))
+
+
+def lower_graph(plan: Plan, profile: Profile, input_names: tuple[str, ...], output_names: tuple[str, ...]) -> Program:
+    """The program of a plan. `input_names` and `output_names` are the names users know, in order."""
+    graph, builder = plan.graph, ProgramBuilder()
+    for name in graph.inputs:
+        value = graph.values[name]
+        builder.where[name, PLAIN] = builder.add(
+            BufferDecl(name, value.dtype, value.shape, "input", origin=value.origin))
+    _place_outputs(plan, builder)
+    lowerer = Lowerer(builder, profile)
+    commands = lowerer.commands(plan)
+    outputs = _collect_outputs(lowerer, plan, commands)
+    return Program(graph.name, graph.inputs, outputs, builder.buffers, builder.constants, builder.kernels,
+                   tuple(commands), input_dims(graph), graph.symbols | builder.symbols, input_names, output_names)

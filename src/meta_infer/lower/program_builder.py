@@ -1,0 +1,98 @@
+"""Collects the parts of a program while groups are lowered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from meta_infer.ir.graph import Value
+from meta_infer.ir.group import PLAIN, Layout
+from meta_infer.ir.loop import LoopFunc
+from meta_infer.ir.program import BufferDecl, Call, Command
+from meta_infer.ir.shapes import Dim, Symbol
+from meta_infer.kernels.kernel import Lowering
+from meta_infer.support.dtypes import BOOL, INT64, DType, dtype_of
+
+
+@dataclass
+class ProgramBuilder:
+    """Buffers, constants and kernels of the program so far.
+
+    `where` maps (value name, layout) to the buffer that holds that value in that layout. Kernels that differ only by
+    name are kept once, so ten equal layers compile as one function.
+    """
+
+    buffers: dict[str, BufferDecl] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    kernels: dict[str, LoopFunc] = field(default_factory=dict)
+    where: dict[tuple[str, Layout], str] = field(default_factory=dict)
+    symbols: dict[str, Symbol] = field(default_factory=dict)      # made by lowering, beside the graph's own
+    _kernel_names: dict[LoopFunc, str] = field(default_factory=dict)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """A region that may not run: what is converted inside is forgotten at its end."""
+        outside = dict(self.where)
+        yield
+        self.where.clear()
+        self.where.update(outside)
+
+    def unique(self, stem: str) -> str:
+        """A buffer name that is not taken yet."""
+        name, count = stem, 2
+        while name in self.buffers:
+            name, count = f"{stem}#{count}", count + 1
+        return name
+
+    def add(self, buffer: BufferDecl) -> str:
+        self.buffers[buffer.name] = buffer
+        return buffer.name
+
+    def temp(self, stem: str, dtype: DType, shape: tuple[Dim, ...], layout: Layout = PLAIN,
+             origin: str | None = None) -> str:
+        return self.add(BufferDecl(self.unique(stem), dtype, shape, "temp", layout, origin=origin))
+
+    def constant(self, stem: str, array: np.ndarray, origin: str | None = None, layout: Layout = PLAIN,
+                 shape: tuple[Dim, ...] | None = None) -> str:
+        """A buffer in the package that holds `array`; `shape` is the logical one when `layout` is blocked."""
+        name = self.unique(stem)
+        self.constants[name] = np.ascontiguousarray(array)
+        return self.add(BufferDecl(name, dtype_of(array), array.shape if shape is None else shape, "const", layout,
+                                   origin=origin))
+
+    def scalar(self, stem: str, value: int | bool) -> str:
+        """A constant of rank 0: int64 or bool."""
+        dtype = BOOL if isinstance(value, bool) else INT64
+        return self.constant(stem, np.array(value, dtype.numpy))
+
+    def view(self, value: Value, of: str, offset: Dim = 0) -> str:
+        """A plain buffer for `value` that shares the memory of buffer `of`."""
+        decl = BufferDecl(self.unique(value.name), value.dtype, value.shape, self.buffers[of].kind,
+                          space=self.buffers[of].space, alias=of, offset=offset, origin=value.origin)
+        self.where[value.name, PLAIN] = self.add(decl)
+        return decl.name
+
+    def kernel(self, func: LoopFunc) -> str:
+        """The name under which the program holds `func`; equal functions share one."""
+        anonymous = replace(func, name="")
+        if anonymous not in self._kernel_names:
+            name, count = func.name, 2
+            while name in self.kernels:
+                name, count = f"{func.name}_{count}", count + 1
+            self._kernel_names[anonymous] = name
+            self.kernels[name] = replace(func, name=name)
+        return self._kernel_names[anonymous]
+
+    def calls(self, lowering: Lowering, args: dict[str, str], stem: str, origins: Sequence[str],
+              label: str) -> list[Command]:
+        """Commands for a lowered group: `args` maps the names of its values to buffers."""
+        args = dict(args)
+        for name, array in lowering.packed.items():
+            args[name] = self.constant(f"{stem}/{name}", array)
+        for temp in lowering.temps:
+            args[temp.name] = self.temp(f"{stem}/{temp.name}", temp.dtype, temp.shape)
+        return [Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins), label)
+                for call in lowering.calls]

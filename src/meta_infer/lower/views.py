@@ -1,0 +1,29 @@
+"""Slices that need no copy, settled once layouts are known."""
+
+from __future__ import annotations
+
+from meta_infer.ir.group import PLAIN, Group, Variant
+from meta_infer.ir.shapes import Dim, product
+
+
+def slice_view_offset(group: Group, variant: Variant) -> Dim | None:
+    """Element offset at which a contiguous Slice starts in its input, or None when it must be copied.
+
+    Contiguous: plain layout, step 1, and only one axis is cut, with every axis before it of size 1.
+    """
+    node = group.anchor
+    if node.op != "Slice" or group.epilogue or group.prologue or variant.inputs.get(group.inputs[0]) != PLAIN:
+        return None
+    if group.inputs[0] in group.constants:
+        return None
+    shape, out = group.values[group.inputs[0]].shape, group.values[group.outputs[0]].shape
+    starts, steps = node.attrs["starts"], node.attrs["steps"]
+    assert isinstance(starts, tuple) and isinstance(steps, tuple)
+    cut = [axis for axis, (a, b) in enumerate(zip(shape, out, strict=True)) if a != b]
+    if any(step != 1 for step in steps) or len(cut) > 1:
+        return None
+    if not cut:
+        return 0
+    if any(d != 1 for d in shape[:cut[0]]):
+        return None
+    return starts[cut[0]] * product(shape[cut[0] + 1:])  # type: ignore[operator]

@@ -1,0 +1,91 @@
+"""When each buffer of a program is needed.
+
+Commands are numbered in program order, those of regions included. A buffer is live from the command that first
+writes it to the one that last reads it. What a loop reads from outside stays live until the loop ends, because the
+next pass reads it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from meta_infer.ir.program import Call, Command, Copy, Fill, If, Loop, Program, SetDim
+
+
+@dataclass(frozen=True)
+class LiveRange:
+    """Commands [first, last] during which a root buffer holds something needed."""
+
+    first: int
+    last: int
+
+    def overlaps(self, other: LiveRange) -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def touched(command: Command) -> tuple[str, ...]:
+    """Buffers that the command itself (not its body) reads or writes."""
+    match command:
+        case Call(args=args):
+            return args
+        case Copy(src=src, dst=dst):
+            return (src, dst)
+        case Fill(dst=dst):
+            return (dst,)
+        case SetDim(src=src):
+            return (src,)
+        case If(cond=cond):
+            return (cond,)
+        case Loop(trip_count=trip, cond=cond, iteration=iteration):
+            return tuple(n for n in (trip, cond, iteration) if n)
+    return ()
+
+
+def _positions(commands: tuple[Command, ...], start: int,
+               loops: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, Command, tuple[tuple[int, int], ...]]]:
+    """(position, command, enclosing loops as (first, last) positions) for the whole tree, in program order."""
+    position = start
+    for command in commands:
+        size = command_count((command,))
+        inner = (*loops, (position, position + size - 1)) if isinstance(command, Loop) else loops
+        yield position, command, inner
+        match command:
+            case If(then=then, orelse=orelse):
+                yield from _positions(then, position + 1, loops)
+                yield from _positions(orelse, position + 1 + command_count(then), loops)
+            case Loop(body=body):
+                yield from _positions(body, position + 1, inner)
+        position += size
+
+
+def command_count(commands: tuple[Command, ...]) -> int:
+    """Commands of a region tree, holders included."""
+    total = 0
+    for command in commands:
+        total += 1
+        match command:
+            case If(then=then, orelse=orelse):
+                total += command_count(then) + command_count(orelse)
+            case Loop(body=body):
+                total += command_count(body)
+    return total
+
+
+def live_ranges(program: Program) -> dict[str, LiveRange]:
+    """Live range of every root buffer of kind 'temp' that some command touches."""
+    found: dict[str, LiveRange] = {}
+    uses: dict[str, list[tuple[int, tuple[tuple[int, int], ...]]]] = {}
+    for position, command, loops in _positions(program.commands, 0, ()):
+        for name in touched(command):
+            uses.setdefault(program.root(name), []).append((position, loops))
+    for name, places in uses.items():
+        if program.buffers[name].kind != "temp":
+            continue
+        first, last = places[0][0], max(p for p, _ in places)
+        for _, loops in places:
+            for begin, end in loops:
+                if first <= begin:                       # defined before the loop, used in it: alive to its end
+                    last = max(last, end)
+        found[name] = LiveRange(first, last)
+    return found

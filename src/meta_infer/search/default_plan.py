@@ -1,0 +1,87 @@
+"""One plain rule per kernel class, used before any search has run.
+
+Heavy groups (convolution, matrix products, recurrences) take the first variant that their kernels offer: kernels
+list their best guess first, and the cost of a layout conversion is small beside the work. All other groups take the
+variant that needs the fewest bytes of layout conversion, so a chain that is blocked stays blocked until something
+needs it plain. Ties go to the earlier variant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Graph, Node
+from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.shapes import product, upper
+from meta_infer.ops.registry import op_named
+from meta_infer.support.errors import UnsupportedError
+
+HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM"})
+
+Cover = Callable[[Graph], Sequence[Group]]
+Variants = Callable[[Group, Profile], Iterable[Variant]]
+
+
+def region_variant(group: Group) -> Variant:
+    """The variant of a control-flow group: everything it touches is plain."""
+    return Variant("region", "region", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
+
+
+def view_variant(group: Group) -> Variant:
+    """The variant of a group that moves no byte."""
+    return Variant("view", "view", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
+
+
+def conversion_bytes(group: Group, variant: Variant, have: Mapping[str, set[Layout]]) -> int:
+    """Bytes of inputs that would have to be converted for this variant."""
+    total = 0
+    for name, layout in variant.inputs.items():
+        if name not in group.constants and layout not in have[name]:
+            value = group.values[name]
+            total += upper(product(value.shape)) * value.dtype.bytes
+    return total
+
+
+def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]]) -> Variant:
+    if group.anchor.op in HEAVY:
+        return candidates[0]
+    return min(candidates, key=lambda v: conversion_bytes(group, v, have))
+
+
+def _plan_regions(node: Node, profile: Profile, cover: Cover, variants: Variants) -> dict[tuple[str, int], Plan]:
+    return {(node.outputs[0], i): default_plan(region, profile, cover, variants)
+            for i, region in enumerate(node.regions)}
+
+
+def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variants) -> Plan:
+    """Cover `graph` with the fusions that `cover` proposes and pick a variant for each group.
+
+    `cover(graph)` gives groups in execution order; `variants(group, profile)` gives feasible variants, best first.
+    Raises UnsupportedError, naming the ONNX node, when a group has no variant.
+    """
+    layouts: dict[str, Layout] = {name: PLAIN for name in (*graph.inputs, *graph.constants, *graph.captures)}
+    have: dict[str, set[Layout]] = {name: {PLAIN} for name in layouts}
+    planned: list[PlannedGroup] = []
+    regions: dict[tuple[str, int], Plan] = {}
+    for group in cover(graph):
+        op = op_named(group.anchor.op)
+        if op.is_control_flow:
+            chosen = region_variant(group)
+            regions |= _plan_regions(group.anchor, profile, cover, variants)
+        elif op.is_view and not group.epilogue:
+            chosen = view_variant(group)
+        else:
+            candidates = list(variants(group, profile))
+            if not candidates:
+                shapes = ", ".join(str(group.values[n]) for n in (*group.inputs, *group.outputs))
+                raise UnsupportedError(f"no kernel computes {group.label} on ({shapes})", what=group.anchor.label,
+                                       hint="a float32 model with constant weights, or report this case")
+            chosen = _choose(group, candidates, have)
+        for name, layout in chosen.inputs.items():
+            have[name].add(layout)
+        for name in group.outputs:
+            layouts[name] = chosen.outputs[name]
+            have[name] = {chosen.outputs[name]}
+        planned.append(PlannedGroup(group, chosen))
+    return Plan(graph, tuple(planned), layouts, regions)

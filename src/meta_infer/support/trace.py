@@ -1,0 +1,43 @@
+"""The trace of a build: what each step did and how long it took. It travels along and is only appended to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Step:
+    """One finished step: seconds it took, and figures for the report (numbers or short texts)."""
+
+    name: str
+    seconds: float
+    figures: Mapping[str, object]
+
+
+@dataclass
+class Trace:
+    """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays."""
+
+    on_step: Callable[[str], None] = lambda name: None
+    steps: list[Step] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[dict[str, object]]:
+        """Times a step; the block fills the figures it is given. A step that raises leaves no entry."""
+        self.on_step(name)
+        figures: dict[str, object] = {}
+        start = time.perf_counter()
+        yield figures
+        self.steps.append(Step(name, time.perf_counter() - start, figures))
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain data for report.json, without times: equal builds give equal reports."""
+        return {"steps": [{"name": s.name, **s.figures} for s in self.steps], "warnings": list(self.warnings)}
