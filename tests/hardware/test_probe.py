@@ -65,6 +65,17 @@ def test_an_empty_system_is_all_warnings(tmp_path: Path) -> None:
     assert all(word in text for word in ("cpuinfo", "clock", "caches", "memory"))
 
 
+def test_a_system_that_states_nonsense(tmp_path: Path) -> None:
+    profile = probed(make_system(tmp_path, {
+        "proc/cpuinfo": f"processor\t: 0\ncpu MHz\t: unknown\nflags\t: {V3}\n", "proc/meminfo": "",
+        **cache(0, 1, "Data", "0K"), **cache(1, 2, "Unified", "lots"), **cache(2, 3, "Unified", ""),
+        "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "<unknown>\n",
+    }))
+    assert profile.isa == "x86-64-v3" and profile.clock_ghz is None
+    assert (profile.l1d_bytes, profile.l2_bytes, profile.l3_bytes) == (None, None, None)
+    assert len(profile.warnings) == 4
+
+
 def test_an_arm_system(tmp_path: Path) -> None:
     text = "processor\t: 0\nFeatures\t: fp asimd asimddp crc32\nCPU part\t: 0xd0b\n\n"
     profile = probed(make_system(tmp_path, {"proc/cpuinfo": text}), architecture="aarch64")

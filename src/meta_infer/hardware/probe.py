@@ -89,9 +89,10 @@ def _cores(root: Path, cpus: frozenset[int]) -> int:
 def _clock_ghz(root: Path, cpu: int, info: list[dict[str, str]]) -> float | None:
     """The highest clock cpufreq states (kHz), else the current one of /proc/cpuinfo (MHz)."""
     highest = _read(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq")
-    if highest:
-        return round(int(highest) / 1e6, 3)
-    current = max((float(entry["cpu MHz"]) for entry in info if "cpu MHz" in entry), default=0.0)
+    if highest and highest.isdigit():
+        return round(int(highest) / 1e6, 3) or None
+    stated = [entry.get("cpu MHz", "") for entry in info]
+    current = max((float(text) for text in stated if text.replace(".", "", 1).isdigit()), default=0.0)
     return round(current / 1e3, 3) or None
 
 
@@ -113,12 +114,12 @@ def _memories(root: Path, cpu: int, unread: list[str]) -> list[dict[str, Any]]:
 
 
 def _cache_sizes(root: Path, cpu: int) -> dict[str, int]:
-    """Bytes of each data cache that /sys states, by kind."""
+    """Bytes of each data cache that /sys states, by kind; some virtual machines state 0, which says nothing."""
     sizes = {}
     for folder in sorted(root.glob(f"sys/devices/system/cpu/cpu{cpu}/cache/index*")):
         key = (_read(folder / "level") or "", _read(folder / "type") or "")
         text = _read(folder / "size") or ""
-        if key in _CACHES and text[:-1].isdigit() and text[-1:] in ("K", "M"):
+        if key in _CACHES and text[:-1].isdigit() and int(text[:-1]) and text[-1:] in ("K", "M"):
             sizes[_CACHES[key]] = int(text[:-1]) * SIZE[f"{text[-1]}iB"]
     return sizes
 
