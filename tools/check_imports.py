@@ -27,6 +27,7 @@ MAX_LINES = 500
 ROWS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("api", "demo"),
+    ("build_config",),
     ("report",),
     ("guard",),
     ("search",),
