@@ -29,9 +29,9 @@ def execute_graph(
     """The outputs of `graph`, by name, for arrays given by input name.
 
     Named dimensions take their values from the inputs' shapes. `dtype` (FLOAT64, say) replaces every float
-    type. `watch` is called with each value of the outermost graph as it is made. A value is freed after its last
-    use. Raises InputError for inputs that do not fit the graph, InternalError when an op's reference and its
-    inferred type disagree.
+    type. `watch` is called with each value of the outermost graph as it is made. A value is freed after its
+    last use. Raises InputError for inputs that do not fit the graph, InternalError when an op's reference and
+    its inferred type disagree.
     """
     hint = f"inputs are {', '.join(graph.inputs)}"
     missing = [name for name in graph.inputs if name not in inputs]

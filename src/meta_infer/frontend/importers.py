@@ -1,0 +1,61 @@
+"""Which core op an ONNX op imports to, and what to suggest when there is none."""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+
+from onnx import defs
+
+from meta_infer.ops.opdef import OnnxImport, OpDef
+from meta_infer.ops.registry import OPS
+
+
+@cache
+def _table() -> dict[tuple[str, str], list[tuple[OnnxImport, OpDef]]]:
+    table: dict[tuple[str, str], list[tuple[OnnxImport, OpDef]]] = {}
+    for op in OPS:
+        for entry in op.onnx:
+            table.setdefault((entry.domain, entry.op), []).append((entry, op))
+    return table
+
+
+@cache
+def _since_versions() -> dict[tuple[str, str], list[int]]:
+    """(domain, op) -> the opset versions at which ONNX changed it, in order."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    return {key: sorted(versions) for key, versions in found.items()}
+
+
+def find_importer(domain: str, op: str, version: int) -> tuple[OnnxImport, OpDef] | None:
+    """The entry for `version` of an op, and the core op that holds it; None when it cannot be imported."""
+    entries = _table().get((domain, op), [])
+    return next((e for e in entries if e[0].since <= version <= e[0].until), None)
+
+
+def is_imported(domain: str, op: str, version: int) -> bool:
+    return find_importer(domain, op, version) is not None
+
+
+@cache
+def schema_for(domain: str, op: str, opset: int) -> defs.OpSchema | None:
+    """The schema of `op` that holds at `opset`, or None when ONNX has none."""
+    versions = [v for v in _since_versions().get((domain, op), []) if v <= opset]
+    return defs.get_schema(op, versions[-1], domain) if versions else None
+
+
+def first_opset(domain: str, op: str) -> int | None:
+    """The opset that introduced the op; None when ONNX never had it."""
+    return _since_versions().get((domain, op), [None])[0]
+
+
+def suggestion(op: str) -> str:
+    """What to try instead of an op that is not supported: the nearest name that is, else a way out."""
+    names = sorted({name for _, name in _table()})
+    folded = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(op.lower(), folded, 1, cutoff=0.6)
+    if near and folded[near[0]] != op:
+        return f"the nearest supported op is {folded[near[0]]!r}; express the node with supported ops"
+    return "express the node with supported ops, or cut it out of the model"

@@ -1,0 +1,83 @@
+"""Replaces calls of functions by their bodies: the model's own, and those ONNX ships for ops we do not import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import onnx
+from onnx import GraphProto, NodeProto, inliner
+
+from meta_infer.frontend.check_model import opsets_of
+from meta_infer.frontend.check_node import domain_of
+from meta_infer.frontend.importers import is_imported, schema_for
+from meta_infer.frontend.topology import subgraphs
+from meta_infer.support.errors import ModelError
+
+_ROUNDS = 8                                              # bodies of function ops may use function ops again
+
+
+def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` without functions of its own, and without function ops that have no importer.
+
+    External data is left where it is. Raises ModelError for functions that call themselves or do not fit.
+    """
+    if proto.functions:
+        _refuse_recursion(proto)
+        proto = _inlined(proto, lambda model: inliner.inline_local_functions(model), "functions of the model")
+    for _ in range(_ROUNDS):
+        wanted = sorted(_expandable(proto.graph, opsets_of(proto)))
+        if not wanted:
+            break
+        proto = _inlined(proto, lambda model, ids=tuple(wanted): inliner.inline_selected_functions(
+            model, list(ids), inline_schema_functions=True), f"op {wanted[0][1]}")
+    return proto
+
+
+def _inlined(proto: onnx.ModelProto, inline: Callable[[onnx.ModelProto], onnx.ModelProto],
+             what: str) -> onnx.ModelProto:
+    try:
+        return inline(proto)
+    except Exception as error:                           # C++ code of onnx: whatever it throws comes as such
+        raise ModelError(f"cannot be inlined: {error}", what=what,
+                         hint="inline them in the exporter (onnx.inliner.inline_local_functions)") from error
+
+
+def _expandable(graph: GraphProto, opsets: dict[str, int]) -> set[tuple[str, str]]:
+    """(domain, op) of every op that is not imported but is a function of others."""
+    found = set()
+    for node in _all_nodes(graph):
+        domain = domain_of(node)
+        schema = schema_for(domain, node.op_type, opsets[domain]) if domain in opsets else None
+        if schema is None or is_imported(domain, node.op_type, schema.since_version):
+            continue
+        if schema.has_function or schema.has_context_dependent_function:
+            found.add((domain, node.op_type))
+    return found
+
+
+def _all_nodes(graph: GraphProto) -> Iterator[NodeProto]:
+    for node in graph.node:
+        yield node
+        for _, sub in subgraphs(node):
+            yield from _all_nodes(sub)
+
+
+def _refuse_recursion(proto: onnx.ModelProto) -> None:
+    """Raise ModelError when a function reaches itself: inlining would never end."""
+    bodies = {(f.domain, f.name): f for f in proto.functions}
+    calls = {key: {(n.domain, n.op_type) for node in body.node for n in (node, *_inner(node))} & bodies.keys()
+             for key, body in bodies.items()}
+    left = dict(calls)
+    while left:
+        leaves = [key for key, called in left.items() if not called & left.keys()]
+        if not leaves:
+            domain, name = min(left)
+            raise ModelError("calls itself, directly or through others", what=f"function {domain}.{name}",
+                             hint="express the recursion with Loop")
+        for key in leaves:
+            del left[key]
+
+
+def _inner(node: NodeProto) -> Iterator[NodeProto]:
+    for _, sub in subgraphs(node):
+        yield from _all_nodes(sub)

@@ -1,0 +1,188 @@
+"""Input shapes: the model's named dimensions and the user's `--shape` become ints and ranged symbols."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import TypeProto, ValueInfoProto
+
+from meta_infer.frontend.names import NameTable
+from meta_infer.ir.graph import Shape
+from meta_infer.ir.shapes import Dim, Symbol
+from meta_infer.support.errors import ModelError, UsageError
+
+_EXAMPLE = "--shape x=1,3,48,32..960 (or 32..960:32 for multiples of 32, ? to leave a dimension as it is)"
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
+_MAX_DIM = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class DimRange:
+    """Sizes `lo, lo + step, ..., hi`, both ends included."""
+
+    lo: int
+    hi: int
+    step: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.lo}..{self.hi}" + (f":{self.step}" if self.step != 1 else "")
+
+
+DimSpec = int | DimRange | None
+"""What a user says of one dimension: a size, a range, or nothing."""
+
+
+def parse_shape_spec(text: str) -> tuple[str, tuple[DimSpec, ...]]:
+    """Read one `NAME=DIMS`, for example `x=1,3,48,32..960`.
+
+    A dimension is a size, `lo..hi`, `lo..hi:step`, or `?` to leave it as the model declares it; `x=` is a
+    scalar. Raises UsageError.
+    """
+    name, equals, dims = text.rpartition("=")
+    if not equals or not name.strip():
+        raise UsageError("must be NAME=DIM,DIM,...", what=f"shape {text!r}", hint=_EXAMPLE)
+    parts = [part.strip() for part in dims.split(",")] if dims.strip() else []
+    return name.strip(), tuple(_parse_dim(part, text) for part in parts)
+
+
+def _parse_dim(part: str, text: str) -> DimSpec:
+    what = f"shape {text!r}"
+    if part == "?":
+        return None
+    if part.isdecimal() and part.isascii():
+        lo = hi = int(part)
+        step = 1
+    elif match := _RANGE.fullmatch(part):
+        lo, hi, step = int(match[1]), int(match[2]), int(match[3] or 1)
+    else:
+        raise UsageError(f"cannot read the dimension {part!r}", what=what, hint=_EXAMPLE)
+    if hi > _MAX_DIM:
+        raise UsageError(f"{part} is over the largest dimension, {_MAX_DIM}", what=what, hint=_EXAMPLE)
+    if lo > hi:
+        raise UsageError(f"the range {part} is empty", what=what, hint=f"write {hi}..{lo}")
+    if step < 1 or (hi - lo) % step:
+        last = hi - (hi - lo) % step if step else hi
+        raise UsageError(f"{hi} is not {lo} plus a multiple of {step}", what=what,
+                         hint=f"write {lo}..{last}:{step or 1}")
+    return lo if part.isdecimal() else DimRange(lo, hi, step)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One dimension of one input as the model declares it: a size, a name, or neither."""
+
+    input: ValueInfoProto
+    axis: int
+    rank: int
+    size: int | None = None
+    param: str = ""
+
+    @property
+    def key(self) -> str:
+        """Equal for dimensions that must be equal: names of the model are shared, the rest is not."""
+        return f"dim {self.param}" if self.param else f"axis {self.axis} of {self.input.name}"
+
+    def __str__(self) -> str:
+        return f"input {self.input.name!r} axis {self.axis}" + (f" ({self.param!r})" if self.param else "")
+
+
+def input_shapes(
+    inputs: Sequence[ValueInfoProto],
+    shapes: Mapping[str, Sequence[DimSpec]],
+    names: NameTable,
+    note: Callable[[str], None],
+) -> dict[str, Shape]:
+    """Shape of every input, by ONNX name. `note` gets a line for each range that had to be assumed.
+
+    Dimensions of one name in the model share one symbol, so a size or range given for one input holds for
+    all. Raises UsageError when `shapes` contradicts the model or itself, ModelError for an unknown rank.
+    """
+    axes = {value.name: _axes(value, shapes.get(value.name)) for value in inputs}
+    for name in shapes:
+        if name not in axes:
+            near = difflib.get_close_matches(name, axes, 1)
+            raise UsageError("no such input of the model", what=f"shape of {name!r}",
+                             hint=f"did you mean {near[0]!r}?" if near else f"inputs are {', '.join(axes)}")
+    given = _given(axes, shapes)
+    dims: dict[str, Dim] = {}
+    return {name: tuple(_dim(axis, given, dims, names, note) for axis in row) for name, row in axes.items()}
+
+
+def _axes(value: ValueInfoProto, spec: Sequence[DimSpec] | None) -> list[_Axis]:
+    tensor: TypeProto.Tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        if spec is None:
+            raise ModelError("its rank is unknown: the model declares no shape", what=f"input {value.name!r}",
+                             hint=f"give one: {_EXAMPLE.replace('x=', value.name + '=', 1)}")
+        return [_Axis(value, i, len(spec)) for i in range(len(spec))]
+    rank = len(tensor.shape.dim)
+    if spec is not None and len(spec) != rank:
+        raise UsageError(f"has {len(spec)} dimensions, the model declares {rank}",
+                         what=f"shape of {value.name!r}", hint=_EXAMPLE)
+    found = []
+    for i, dim in enumerate(tensor.shape.dim):
+        sized = dim.HasField("dim_value") and dim.dim_value >= 0       # some exporters write -1 for unknown
+        param = dim.dim_param.strip()
+        found.append(_Axis(value, i, rank, dim.dim_value if sized else None, "" if param == "?" else param))
+    return found
+
+
+def _given(axes: Mapping[str, list[_Axis]], shapes: Mapping[str, Sequence[DimSpec]]) -> dict[str, DimSpec]:
+    """What the user says of each dimension that the model leaves open, by `_Axis.key`."""
+    given: dict[str, DimSpec] = {}
+    first: dict[str, _Axis] = {}
+    for name, specs in shapes.items():
+        for axis, spec in zip(axes[name], specs, strict=True):
+            if spec is None:
+                continue
+            if axis.size is not None:
+                if spec != axis.size:
+                    raise UsageError(f"is {spec}, but the model fixes it at {axis.size}", what=str(axis),
+                                     hint="give the model's own size, or export it with a dynamic dimension")
+                continue
+            if given.setdefault(axis.key, spec) != spec:
+                other = first[axis.key]
+                raise UsageError(f"is {spec}, but {other} has the same name and is {given[axis.key]}",
+                                 what=str(axis), hint="give both the same size or range")
+            first.setdefault(axis.key, axis)
+    return given
+
+
+def _dim(axis: _Axis, given: Mapping[str, DimSpec], dims: dict[str, Dim], names: NameTable,
+         note: Callable[[str], None]) -> Dim:
+    if axis.size is not None:
+        return axis.size
+    if axis.key in dims:
+        return dims[axis.key]
+    spec = given.get(axis.key)
+    if spec is None:
+        spec = _default_range(axis)
+        blanks = ",".join("LO..HI" if i == axis.axis else "?" for i in range(axis.rank))
+        note(f"{axis}: no range given, taking {spec}; set it with --shape {axis.input.name}={blanks}")
+    if isinstance(spec, int):
+        dims[axis.key] = spec
+    else:
+        name = names.identifier(axis.param or f"{axis.input.name}_d{axis.axis}")
+        dims[axis.key] = Symbol(name, spec.lo, spec.hi, spec.step).dim
+    return dims[axis.key]
+
+
+def _default_range(axis: _Axis) -> DimRange:
+    """A range most models of that kind accept, told by the dimension's name, else by its place."""
+    name = axis.param.lower()
+    if "batch" in name:
+        return DimRange(1, 8)
+    if _mentions(name, ("seq", "len", "tok", "time", "step", "frame")):
+        return DimRange(1, 512)
+    if _mentions(name, ("height", "width")):
+        return DimRange(32, 640)
+    if axis.axis == 0:
+        return DimRange(1, 8)
+    return DimRange(32, 640) if axis.rank == 4 and axis.axis >= 2 else DimRange(1, 512)
+
+
+def _mentions(name: str, words: Iterable[str]) -> bool:
+    return any(word in name for word in words)
