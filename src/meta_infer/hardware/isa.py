@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Isa:
-    """An instruction set: its architecture, the features it guarantees, the bits of a vector register."""
+    """An instruction set: its architecture, the features it guarantees, bits and number of vector registers."""
 
     name: str
     architecture: str
     features: frozenset[str]
     simd_bits: int
+    simd_registers: int = 16
 
     @property
     def has_fma(self) -> bool:
@@ -34,12 +35,12 @@ ISAS = (
     Isa("x86-64", "x86_64", _V1, 128),
     Isa("x86-64-v2", "x86_64", _V2, 128),
     Isa("x86-64-v3", "x86_64", _V3, 256),
-    Isa("x86-64-v4", "x86_64", _V4, 512),
-    Isa("aarch64", "aarch64", frozenset({"fp", "asimd"}), 128),
+    Isa("x86-64-v4", "x86_64", _V4, 512, 32),
+    Isa("aarch64", "aarch64", frozenset({"fp", "asimd"}), 128, 32),
     Isa("armv7", "arm", frozenset({"neon", "vfpv4"}), 128),
     # The base of riscv64 Linux distributions, RV64GC, has no vectors.
     Isa("riscv64", "riscv64", frozenset(), 0),
-    Isa("hexagon", "hexagon", frozenset(), 1024),
+    Isa("hexagon", "hexagon", frozenset(), 1024, 32),
 )
 _BY_NAME = {isa.name: isa for isa in ISAS}
 NAMES = tuple(_BY_NAME)

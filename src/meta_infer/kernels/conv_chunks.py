@@ -1,0 +1,66 @@
+"""How a convolution is cut into chunks: one image, a group of output tiles, a group of rows (or columns) each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meta_infer.hardware.profile import Profile
+
+# A chunk is work for about 100 us on one core; below this many chunks threads would stand idle.
+_CHUNK_FLOPS = 6e6
+_FEWEST_CHUNKS = 8
+# What to assume where the profile states no cache: the smallest L2 of the catalog's cores.
+_SMALL_L2 = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Work:
+    """What there is to cut, per image. `lines` are rows, or flattened positions in steps of `line_step`."""
+
+    images: int                   # 1 when not known at build
+    tiles: int                    # output tiles
+    lines: int                    # an upper bound where dynamic
+    line_step: int                # lines of a chunk are a multiple of this
+    line_bytes: int               # input read for one line
+    halo_bytes: int               # input that every group of lines reads besides its own
+    weight_bytes: int             # all weights
+    flops: float                  # of one image
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Output tiles and lines of a chunk."""
+
+    tiles: int
+    lines: int
+
+
+def l2_bytes(profile: Profile) -> int:
+    return profile.l2_bytes or _SMALL_L2
+
+
+def cut(work: Work, profile: Profile) -> Cut:
+    """Lines of a chunk fit in a third of L2 together with their halo; then the larger side is split further.
+
+    Weights that do not stay in L2 are read once per group of lines, so they are split by tiles first: each chunk
+    then streams its own part of the weights once over all its lines.
+    """
+    l2 = l2_bytes(profile)
+    step = work.line_step
+    groups = max(1, -(-work.lines // step))                              # of `line_step` lines
+    fitting = max(1, (l2 // 3 - work.halo_bytes) // max(1, work.line_bytes * step))
+    lines, tiles = min(groups, fitting), work.tiles
+
+    def chunks() -> int:
+        return work.images * -(-work.tiles // tiles) * -(-groups // lines)
+
+    while chunks() < _FEWEST_CHUNKS or work.flops * work.images / chunks() > _CHUNK_FLOPS:
+        streams = work.weight_bytes > l2 // 2
+        if tiles > 1 and (streams or lines == 1 or lines * work.line_bytes * step < work.halo_bytes):
+            tiles = -(-tiles // 2)
+        elif lines > 1:
+            lines = -(-lines // 2)
+        else:
+            break
+    lines = -(-groups // -(-groups // lines))                            # as even as possible
+    return Cut(tiles, lines * step)

@@ -1,0 +1,255 @@
+"""Dense 2-D convolution over blocked channels, for widths known at build.
+
+    x [N, IB, H, W, c], weights [tile][IB][kh][kw][c][v][c]  ->  y [N, OB, H', W', c]
+
+    for tile of output blocks:  for pass over input blocks:  for row:  for tile of columns:
+        registers = bias, or what the last pass left
+        for input block:  for kernel row inside the image:  for tap:  for channel:  multiply-add
+        epilogue, or keep for the next pass
+
+Which taps of a tile fall left or right of the image is known at build, so border tiles are code of their own and no
+inner loop has a branch. Rows above and below are left out by the bounds of the loop over kernel rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
+from meta_infer.ir.shapes import bounds, ceildiv
+from meta_infer.kernels.blocked import blocks, operand_layouts
+from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
+from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
+from meta_infer.kernels.conv_tile import (
+    Accumulators,
+    Epilogue,
+    OutRun,
+    OutTiles,
+    Taps,
+    choose_tiles,
+    multiply,
+    split_evenly,
+    start_tile,
+    tiles_in,
+)
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.support.dtypes import FLOAT32
+
+# Distinct kinds of tiles (border or inner, narrow or wide) beyond which code would outgrow its use.
+_MOST_KINDS = 8
+
+
+@dataclass(frozen=True)
+class ColumnRun:
+    """`count` neighbouring tiles of `columns` columns from `first` on, all with the same taps."""
+
+    first: int
+    columns: int
+    count: int
+    taps: Taps
+
+
+def _taps(conv: ConvShape, first: int, columns: int) -> Taps:
+    width, stride, dilation = conv.in_spatial[1], conv.strides[1], conv.dilations[1]
+    assert isinstance(width, int)
+    ranges = []
+    for k in range(conv.kernel[1]):
+        inside = [j for j in range(columns)
+                  if 0 <= (first + j) * stride + k * dilation - conv.begin[1] < width]
+        ranges.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+    return Taps(tuple(ranges), stride, dilation)
+
+
+def column_runs(conv: ConvShape, most: int) -> list[ColumnRun]:
+    """The tiles of a row, at most `most` columns wide, neighbours of one kind joined."""
+    width = conv.out_spatial[1]
+    assert isinstance(width, int)
+    runs: list[ColumnRun] = []
+    first = 0
+    for columns in split_evenly(width, most):
+        taps = _taps(conv, first, columns)
+        last = runs[-1] if runs else None
+        if last is not None and (last.columns, last.taps) == (columns, taps):
+            runs[-1] = ColumnRun(last.first, columns, last.count + 1, taps)
+        else:
+            runs.append(ColumnRun(first, columns, 1, taps))
+        first += columns
+    return runs
+
+
+@dataclass(frozen=True)
+class DirectConv:
+    """A convolution with everything chosen: `in_block` is 1 for a plain input, whose rows have no channel blocks."""
+
+    conv: ConvShape
+    block: int
+    in_block: int
+    tiles: OutTiles
+    cut: Cut
+    in_group: int                                   # input blocks of one pass
+
+    @property
+    def in_blocks(self) -> int:
+        return blocks(self.conv.in_channels, self.in_block)
+
+    @property
+    def tile_weights(self) -> int:
+        """Weights of one output block."""
+        return self.in_blocks * self.conv.taps * self.in_block * self.block
+
+    @property
+    def kept_elements(self) -> int:
+        """Sums that wait for the next pass over input blocks: those of one output tile."""
+        width = self.conv.out_spatial[1]
+        assert isinstance(width, int)
+        return self.cut.lines * width * self.tiles.sizes[0] * self.block if self.in_group < self.in_blocks else 0
+
+
+def plan_direct(conv: ConvShape, block: int, in_block: int, profile: Profile) -> DirectConv:
+    """Tiles, chunks and passes for a convolution of static width."""
+    height, width = (bounds(d)[1] for d in conv.out_spatial)
+    out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, in_block)
+    tiles = choose_tiles(out_blocks, width, profile)
+    in_row = in_blocks * in_block * bounds(conv.in_spatial[1])[1] * 4
+    per_block = in_blocks * in_block * conv.taps * block * 4
+    images = conv.y.shape[0] if isinstance(conv.y.shape[0], int) else 1
+    work = Work(images, len(tiles.sizes), height, 1, in_row * conv.strides[0],
+                in_row * max(0, (conv.kernel[0] - 1) * conv.dilations[0] + 1 - conv.strides[0]),
+                per_block * out_blocks, 2.0 * per_block / 4 * out_blocks * height * width)
+    tile_bytes = per_block * tiles.sizes[0]
+    passes = max(1, -(-tile_bytes // (l2_bytes(profile) // 2)))
+    return DirectConv(conv, block, in_block, tiles, cut(work, profile), -(-in_blocks // passes))
+
+
+def direct_variant(group: Group, conv: ConvShape, plan: DirectConv, kernel: str, name: str, x: Layout) -> Variant:
+    rank, block = conv.y.rank, plan.block
+    inputs = operand_layouts(group, extra_inputs(group, conv), rank, block) | {conv.x.name: x}
+    packed = plan.tile_weights * blocks(conv.out_channels, block) * 4
+    return Variant(kernel, name, inputs, {out: blocked(block) for out in group.outputs},
+                   scratch_bytes=plan.kept_elements * 4, packed_bytes=packed, flops=conv.flops)
+
+
+def fits_direct(group: Group, conv: ConvShape | None) -> bool:
+    """Dense, 2-D, static channels and width, and few kinds of column tiles."""
+    if conv is None or len(conv.kernel) != 2 or conv.group != 1:
+        return False
+    width, channels = conv.in_spatial[1], (conv.in_channels, conv.out_channels)
+    if not isinstance(width, int) or not all(isinstance(c, int) for c in channels) or 0 in conv.y.shape:
+        return False
+    return len(column_runs(conv, 6)) <= _MOST_KINDS
+
+
+def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
+    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    if conv is None or block == 1 or not fits_direct(group, conv):
+        return
+    plan = plan_direct(conv, block, block, profile)
+    yield direct_variant(group, conv, plan, "conv_direct", "conv_direct", blocked(block))
+
+
+def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> tuple[Expr, Expr]:
+    """Kernel rows [low, high) that meet the image for output row `y`."""
+    pad, stride, dilation, rows = conv.begin[0], conv.strides[0], conv.dilations[0], conv.kernel[0]
+    if not pad and not conv.end[0]:
+        return const(0), const(rows)
+    height = b.dim(conv.in_spatial[0])
+    top = b.let(y * stride, "top")
+    low = b.let((maximum(pad - top, 0) + (dilation - 1)) // dilation, "kh_low")
+    high = b.let(minimum((maximum(height + pad - top, 0) + (dilation - 1)) // dilation, rows), "kh_high")
+    return low, high
+
+
+def _row_tile(b: Builder, plan: DirectConv, run: ColumnRun, acc: Accumulators, x: Buffer, w: Buffer, x_image: Expr,
+              w_tile: Expr, y: Expr, column: Expr, rows: tuple[Expr, Expr], in_blocks: tuple[Expr, Expr]) -> None:
+    """Accumulate input blocks [in_blocks) into one tile of row `y`."""
+    conv, block, in_block = plan.conv, plan.block, plan.in_block
+    height, width = b.dim(conv.in_spatial[0]), b.dim(conv.in_spatial[1])
+    w_row = conv.kernel[1] * in_block * len(acc) * block
+    with b.loop(*in_blocks, name="ib") as ib:
+        with b.loop(*rows, name="kh") as kh:
+            source_row = y * conv.strides[0] + kh * conv.dilations[0] - conv.begin[0]
+            source = (x_image + ib) * height + source_row
+            x_at = b.let((source * width + (column * conv.strides[1] - conv.begin[1])) * in_block, "x_at")
+            w_at = b.let(w_tile + (ib * conv.kernel[0] + kh) * w_row, "w_at")
+            multiply(b, acc, x, x_at, w, w_at, run.taps, block, in_block)
+
+
+def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
+    """The loop nest of the module's note."""
+    b = Builder(name)
+    block = plan.block
+    x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
+    extras = extra_inputs(group, conv)
+    buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
+    buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
+    epilogue = Epilogue(group, conv.y, buffers, layouts, block)
+    out_height, out_width = conv.out_spatial
+    assert isinstance(out_width, int)
+    tiles, lines = plan.cut.tiles, plan.cut.lines
+    tile_groups = -(-len(plan.tiles.sizes) // tiles)
+    row_groups = ceildiv(out_height, lines)
+    kept = b.scratch("kept", FLOAT32, plan.kept_elements) if plan.kept_elements else None
+
+    def out_tile(run: OutRun, n: Expr, tile: Expr, y0: Expr, y1: Expr) -> None:
+        out_block = b.let(run.block + tile * run.vectors, "ob")
+        x_image = b.let(n * plan.in_blocks, "image")
+        w_tile = b.let(out_block * plan.tile_weights, "w_tile")
+
+        def one(columns: ColumnRun, y: Expr, column: Expr, rows: tuple[Expr, Expr], first: int, last: int) -> None:
+            vectors, count = run.vectors, columns.columns
+            place = ((y - y0) * out_width + column) * (vectors * block)
+
+            def initial(v: int, j: int) -> Expr:
+                if kept is not None and first:
+                    return b.load(kept, place + (j * vectors + v) * block, block)
+                return b.load(bias, (out_block + v) * block, block)
+
+            acc = start_tile(b, vectors, count, block, initial)
+            _row_tile(b, plan, columns, acc, x, w, x_image, w_tile, y, column, rows, (first, last))
+            if kept is None or last == plan.in_blocks:
+                epilogue.finish(b, acc, n, out_block, y, column)
+                return
+            for v, row in enumerate(acc):
+                for j, value in enumerate(row):
+                    b.store(kept, place + (j * vectors + v) * block, value)
+
+        for first in range(0, plan.in_blocks, plan.in_group):
+            last = min(first + plan.in_group, plan.in_blocks)
+            with b.loop(y0, y1, name="y") as y:
+                rows = kernel_rows(conv, b, y)
+                for columns in column_runs(conv, run.columns):
+                    if columns.count == 1:
+                        one(columns, y, b.let(columns.first), rows, first, last)
+                        continue
+                    end = columns.first + columns.count * columns.columns
+                    with b.loop(columns.first, end, columns.columns, name="column") as column:
+                        one(columns, y, column, rows, first, last)
+
+    with b.chunks(b.dim(conv.y.shape[0]) * (tile_groups * b.dim(row_groups))) as chunk:
+        row_group = b.let(chunk % b.dim(row_groups), "row_group")
+        rest = b.let(chunk // b.dim(row_groups), "rest")
+        tile_group, n = b.let(rest % tile_groups, "tile_group"), b.let(rest // tile_groups, "n")
+        y0 = b.let(row_group * lines, "y0")
+        y1 = b.let(minimum(y0 + lines, b.dim(out_height)), "y1")
+        for run in plan.tiles.runs:
+            low, high = tiles_in(run, tile_group * tiles, tile_group * tiles + tiles)
+            with b.loop(low, high, name="tile") as tile:
+                out_tile(run, n, tile, y0, y1)
+    func, dims = b.finish()
+    packed = pack_operands(group, conv, plan.tiles.sizes, block, plan.in_block)
+    args = (conv.x.name, *packed, *extras, *group.outputs)
+    return Lowering((KernelCall(func, args, dims),), packed)
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    assert conv is not None
+    plan = plan_direct(conv, block, block, profile)
+    return lower_direct(group, conv, plan, layouts, "conv_direct")
+
+
+CONV_DIRECT = Kernel("conv_direct", ("Conv",), _variants, _lower)

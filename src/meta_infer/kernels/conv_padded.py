@@ -1,0 +1,204 @@
+"""Dense 2-D convolution over blocked channels, for any width: the part of the input a chunk needs is copied first.
+
+    chunk: image n, some tiles of output blocks, `lines` rows from y0, `columns` columns from x0
+        patch[IB][rows][cols][c] = x around it, zero outside the image             (per-thread scratch)
+        for tile of output blocks:  for row:  for tile of columns:
+            registers = bias;  for input block, kernel row, tap, channel:  multiply-add;  epilogue
+
+The copy costs little beside kh*kw*OC multiply-adds per element. It serves dynamic sizes, and static ones whose pads
+would give too many kinds of border tiles (`conv_direct`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
+from meta_infer.ir.shapes import bounds, ceildiv, divisible
+from meta_infer.kernels.blocked import blocks, operand_layouts
+from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
+from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
+from meta_infer.kernels.conv_tile import (
+    Epilogue,
+    OutRun,
+    OutTiles,
+    Taps,
+    choose_tiles,
+    multiply,
+    start_tile,
+    tiles_in,
+)
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.support.dtypes import FLOAT32
+
+# Columns of a chunk, in tiles: the taps beyond its ends are read twice, so wide chunks waste less.
+_WIDE = 8
+
+
+@dataclass(frozen=True)
+class PaddedConv:
+    """A convolution with everything chosen; `in_block` is 1 for a plain input. A chunk has `columns` columns."""
+
+    conv: ConvShape
+    block: int
+    in_block: int
+    tiles: OutTiles
+    cut: Cut
+    columns: int
+
+    @property
+    def in_blocks(self) -> int:
+        return blocks(self.conv.in_channels, self.in_block)
+
+    @property
+    def tile_weights(self) -> int:
+        """Weights of one output block."""
+        return self.in_blocks * self.conv.taps * self.in_block * self.block
+
+    @property
+    def patch(self) -> tuple[int, int]:
+        """Rows and columns of input that a chunk reads; its last tiles may reach beyond its last column."""
+        (sh, sw), (dh, dw), (kh, kw) = self.conv.strides, self.conv.dilations, self.conv.kernel
+        reached = max(-(-self.columns // run.columns) * run.columns for run in self.tiles.runs)
+        return (self.cut.lines - 1) * sh + (kh - 1) * dh + 1, (reached - 1) * sw + (kw - 1) * dw + 1
+
+    @property
+    def patch_elements(self) -> int:
+        rows, columns = self.patch
+        return self.in_blocks * rows * columns * self.in_block
+
+
+def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) -> PaddedConv:
+    """Tiles and chunks; the patch of a chunk stays well inside L2 where a single row of it does."""
+    out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, in_block)
+    tiles = choose_tiles(out_blocks, None, profile)
+    step = max(run.columns for run in tiles.runs)
+    height, width = (bounds(d)[1] for d in conv.out_spatial)
+    wide = -(-width // step)
+    channels = in_blocks * in_block
+    per_column = channels * ((conv.kernel[0] - 1) * conv.dilations[0] + 1) * conv.strides[1] * 4
+    fitting = max(1, l2_bytes(profile) // 4 // (per_column * step))
+    columns = min(wide, _WIDE, fitting) * step
+    weights = channels * conv.taps * out_blocks * block
+    strips = -(-width // columns)
+    images = conv.y.shape[0] if isinstance(conv.y.shape[0], int) else 1
+    row_bytes = columns * conv.strides[1] * channels * conv.strides[0] * 4
+    work = Work(images * strips, len(tiles.sizes), height, 1, row_bytes,
+                row_bytes * (conv.kernel[0] - 1) * conv.dilations[0] // conv.strides[0], weights * 4,
+                2.0 * weights * height * columns)
+    return PaddedConv(conv, block, in_block, tiles, cut(work, profile), columns)
+
+
+def fits_padded(conv: ConvShape | None) -> bool:
+    """Dense, 2-D, channels known at build."""
+    if conv is None or len(conv.kernel) != 2 or conv.group != 1 or 0 in conv.y.shape:
+        return False
+    return isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
+
+
+def padded_variant(group: Group, conv: ConvShape, plan: PaddedConv, kernel: str, name: str, x: Layout) -> Variant:
+    rank, block = conv.y.rank, plan.block
+    inputs = operand_layouts(group, extra_inputs(group, conv), rank, block) | {conv.x.name: x}
+    packed = plan.tile_weights * blocks(conv.out_channels, block) * 4
+    return Variant(kernel, name, inputs, {out: blocked(block) for out in group.outputs},
+                   scratch_bytes=plan.patch_elements * 4, packed_bytes=packed, flops=conv.flops)
+
+
+def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
+    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    if conv is None or block == 1 or not fits_padded(conv):
+        return
+    plan = plan_padded(conv, block, block, profile)
+    yield padded_variant(group, conv, plan, "conv_padded", "conv_padded", blocked(block))
+
+
+def _fill_patch(b: Builder, plan: PaddedConv, patch: Buffer, x: Buffer, n: Expr, y0: Expr, x0: Expr) -> None:
+    """Copy what the image has of the patch and write zeros where it has nothing."""
+    conv, step = plan.conv, plan.in_block
+    rows, columns = plan.patch
+    height, width = b.dim(conv.in_spatial[0]), b.dim(conv.in_spatial[1])
+    top = b.let(y0 * conv.strides[0] - conv.begin[0], "top")
+    left = b.let(x0 * conv.strides[1] - conv.begin[1], "left")
+    low = b.let(minimum(maximum(const(0) - left, 0), columns), "low")
+    high = b.let(maximum(minimum(width - left, columns), low), "high")
+    zero = const(0.0, Type(FLOAT32, step))
+    with b.loop(0, plan.in_blocks, name="ib") as ib, b.loop(0, rows, name="r") as r:
+        to = b.let((ib * rows + r) * columns, "to")
+        source_row = b.let(top + r, "row")
+        inside = source_row.ge(0) & source_row.lt(height)
+        with b.when(inside):
+            source = b.let((((n * plan.in_blocks + ib) * height + source_row) * width + left) * step, "source")
+            with b.loop(0, low, name="c") as c:
+                b.store(patch, (to + c) * step, zero)
+            with b.loop(low, high, name="c") as c:
+                b.store(patch, (to + c) * step, b.load(x, source + c * step, step))
+            with b.loop(high, columns, name="c") as c:
+                b.store(patch, (to + c) * step, zero)
+        with b.otherwise(), b.loop(0, columns, name="c") as c:
+            b.store(patch, (to + c) * step, zero)
+
+
+def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mapping[str, Layout],
+                 name: str) -> Lowering:
+    """The loop nest of the module's note."""
+    b = Builder(name)
+    block, in_block = plan.block, plan.in_block
+    x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
+    extras = extra_inputs(group, conv)
+    buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
+    buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
+    epilogue = Epilogue(group, conv.y, buffers, layouts, block)
+    patch = b.scratch("patch", FLOAT32, plan.patch_elements)
+    patch_rows, patch_columns = plan.patch
+    out_height, out_width = conv.out_spatial
+    tiles, lines, columns = plan.cut.tiles, plan.cut.lines, plan.columns
+    tile_groups = -(-len(plan.tiles.sizes) // tiles)
+    row_groups, strips = ceildiv(out_height, lines), ceildiv(out_width, columns)
+
+    def out_tile(run: OutRun, n: Expr, tile: Expr, y0: Expr, x0: Expr, y1: Expr, x1: Expr) -> None:
+        out_block = b.let(run.block + tile * run.vectors, "ob")
+        w_tile = b.let(out_block * plan.tile_weights, "w_tile")
+        w_row = conv.kernel[1] * in_block * run.vectors * block
+        taps = Taps(((0, run.columns),) * conv.kernel[1], conv.strides[1], conv.dilations[1])
+        whole = divisible(out_width, run.columns) and columns % run.columns == 0
+        with b.loop(y0, y1, name="y") as y, b.loop(x0, x1, run.columns, name="column") as column:
+            acc = start_tile(b, run.vectors, run.columns, block,
+                             lambda v, j: b.load(bias, (out_block + v) * block, block))
+            with b.loop(0, plan.in_blocks, name="ib") as ib, b.loop(0, conv.kernel[0], name="kh") as kh:
+                row = ib * patch_rows + (y - y0) * conv.strides[0] + kh * conv.dilations[0]
+                x_at = b.let((row * patch_columns + (column - x0) * conv.strides[1]) * in_block, "x_at")
+                w_at = b.let(w_tile + (ib * conv.kernel[0] + kh) * w_row, "w_at")
+                multiply(b, acc, patch, x_at, w, w_at, taps, block, in_block)
+            epilogue.finish(b, acc, n, out_block, y, column, None if whole else x1)
+
+    with b.chunks(b.dim(conv.y.shape[0] * strips * row_groups) * tile_groups) as chunk:
+        rows_dim, strips_dim = b.dim(row_groups), b.dim(strips)
+        strip = b.let(chunk % strips_dim, "strip")
+        rest = b.let(chunk // strips_dim, "rest")
+        row_group, rest = b.let(rest % rows_dim, "row_group"), b.let(rest // rows_dim, "rest")
+        tile_group, n = b.let(rest % tile_groups, "tile_group"), b.let(rest // tile_groups, "n")
+        y0, x0 = b.let(row_group * lines, "y0"), b.let(strip * columns, "x0")
+        y1 = b.let(minimum(y0 + lines, b.dim(out_height)), "y1")
+        x1 = b.let(minimum(x0 + columns, b.dim(out_width)), "x1")
+        _fill_patch(b, plan, patch, x, n, y0, x0)
+        for run in plan.tiles.runs:
+            low, high = tiles_in(run, tile_group * tiles, tile_group * tiles + tiles)
+            with b.loop(low, high, name="tile") as tile:
+                out_tile(run, n, tile, y0, x0, y1, x1)
+    func, dims = b.finish()
+    packed = pack_operands(group, conv, plan.tiles.sizes, block, in_block)
+    args = (conv.x.name, *packed, *extras, *group.outputs)
+    return Lowering((KernelCall(func, args, dims),), packed)
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    assert conv is not None
+    return lower_padded(group, conv, plan_padded(conv, block, block, profile), layouts, "conv_padded")
+
+
+CONV_PADDED = Kernel("conv_padded", ("Conv",), _variants, _lower)

@@ -1,0 +1,213 @@
+"""The register tile of a dense convolution: `vectors` blocks of output channels by `columns` outputs of a row.
+
+All accumulators live in registers while the input channels and kernel taps go by. Each step loads one vector of
+weights per block and one input element per column and multiplies them all, so a 2 x 6 tile does 12 multiply-adds for
+8 loads. Weights are packed in exactly the order in which the tile reads them (`conv_shape.pack_weights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from meta_infer.hardware.isa import isa_named
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.graph import Value
+from meta_infer.ir.group import Group, Layout
+from meta_infer.ir.loop import Buffer, Expr, Var, mad, maximum, minimum, splat
+from meta_infer.kernels.math_use import uses_math
+from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs
+from meta_infer.support.dtypes import FLOAT32
+
+# Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
+_IN_FLIGHT = 8
+# Larger bodies are loops over the input channels of a block instead of straight code.
+_STRAIGHT_MADS = 1500
+_MOST_COLUMNS = 14
+
+
+def split_evenly(total: int, largest: int) -> list[int]:
+    """`total` as the fewest sizes <= `largest`, differing by at most one, larger first: (7, 6) -> [4, 3]."""
+    parts = -(-total // largest)
+    size, more = divmod(total, parts)
+    return [size + 1] * more + [size] * (parts - more)
+
+
+def simd_registers(profile: Profile) -> int:
+    """Vector registers a tile may use; one is kept free where a multiply-add needs a temporary."""
+    registers = isa_named(profile.isa).simd_registers if profile.isa else 16
+    return registers if profile.has_fma else registers - 1
+
+
+def most_columns(vectors: int, registers: int) -> int:
+    """The widest tile for `vectors` blocks: accumulators, the smaller side's operands and one more fit."""
+    fitting = [t for t in range(1, _MOST_COLUMNS + 1) if vectors * t + min(vectors, t) + 1 <= registers]
+    return max(fitting, default=1)
+
+
+def _step_cost(vectors: int, columns: int) -> float:
+    """Cycles of one step; loads of weights weigh a little more, because they may come from L2."""
+    return max(vectors * columns, _IN_FLIGHT, vectors + columns) / 2 + 0.05 * vectors
+
+
+@dataclass(frozen=True)
+class OutRun:
+    """`count` tiles of `vectors` output blocks and up to `columns` columns; the first one is `tile`, at `block`."""
+
+    tile: int
+    count: int
+    block: int
+    vectors: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class OutTiles:
+    """How the output blocks are cut into tiles: one or two runs."""
+
+    runs: tuple[OutRun, ...]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(run.vectors for run in self.runs for _ in range(run.count))
+
+
+def _out_tiles(blocks: int, most: int, registers: int) -> OutTiles:
+    sizes = split_evenly(blocks, most)
+    runs, tile, block = [], 0, 0
+    for vectors in sorted(set(sizes), reverse=True):
+        count = sizes.count(vectors)
+        runs.append(OutRun(tile, count, block, vectors, most_columns(vectors, registers)))
+        tile, block = tile + count, block + count * vectors
+    return OutTiles(tuple(runs))
+
+
+def choose_tiles(blocks: int, width: int | None, profile: Profile) -> OutTiles:
+    """Tiles with the least predicted time for `blocks` output blocks and rows of `width` (None: any) columns."""
+    registers = simd_registers(profile)
+
+    def cost(tiles: OutTiles) -> float:
+        total = 0.0
+        for run in tiles.runs:
+            if width is None:
+                total += run.count * _step_cost(run.vectors, run.columns) / run.columns
+            else:
+                total += run.count * sum(_step_cost(run.vectors, t) for t in split_evenly(width, run.columns))
+        return total
+
+    most = 4 if registers > 16 else 3
+    return min((_out_tiles(blocks, v, registers) for v in range(1, min(most, blocks) + 1)), key=cost)
+
+
+Accumulators = list[list[Var]]
+
+
+def start_tile(b: Builder, vectors: int, columns: int, block: int, first: Callable[[int, int], Expr]) -> Accumulators:
+    """Registers [vector][column] that begin as `first(vector, column)`."""
+    return [[b.var(first(v, j), f"acc{v}_{j}") for j in range(columns)] for v in range(vectors)]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """The kernel columns of one kernel row: for tap k, columns `ranges[k]` of the tile meet the input.
+
+    Column j of tap k reads input column `j * stride + k * dilation` counted from the tile's first one.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
+    stride: int
+    dilation: int
+
+
+def multiply(b: Builder, acc: Accumulators, x: Buffer, x_at: Expr, w: Buffer, w_at: Expr, taps: Taps,
+             block: int, in_block: int) -> None:
+    """Add one block of input channels and one kernel row to a tile.
+
+    x_at is the element of the tile's first column, tap 0, channel 0 (it may lie outside the row: only columns in
+    `taps.ranges` are read); w_at that of the row's weights.
+    """
+    vectors = len(acc)
+    mads = vectors * in_block * sum(hi - lo for lo, hi in taps.ranges)
+
+    def channel(ic: Expr | int) -> None:
+        for k, (lo, hi) in enumerate(taps.ranges):
+            if lo >= hi:
+                continue
+            row = (k * in_block + ic) * (vectors * block)
+            weights = [b.let(b.load(w, w_at + row + v * block, block), "w") for v in range(vectors)]
+            for j in range(lo, hi):
+                offset = (j * taps.stride + k * taps.dilation) * in_block
+                value = b.let(splat(b.load(x, x_at + offset + ic), block), "x")
+                for v in range(vectors):
+                    b.assign(acc[v][j], mad(value, weights[v], acc[v][j]))
+
+    if mads <= _STRAIGHT_MADS:
+        for ic in range(in_block):
+            channel(ic)
+        return
+    with b.loop(0, in_block, name="ic") as ic:
+        channel(ic)
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What follows the anchor: the group, its buffers and layouts, the blocked output it makes."""
+
+    group: Group
+    output: Value                               # the anchor's output
+    buffers: Mapping[str, Buffer]
+    layouts: Mapping[str, Layout]
+    block: int
+
+    def finish(self, b: Builder, acc: Accumulators, n: Expr, out_block: Expr, y: Expr, x: Expr,
+               width: Expr | None = None) -> None:
+        """Run the epilogue on a tile whose first column is `x` of row `y` and store it.
+
+        Columns at or beyond `width` are not stored (None: all are inside).
+        """
+        if uses_math(self.group):
+            self._finish_in_loop(b, acc, n, out_block, y, x, width)
+            return
+        for v, row in enumerate(acc):
+            channel = b.let((out_block + v) * self.block, "oc")
+            count = channel_count(b, self.output.shape, 1, channel, self.block)
+            for j, value in enumerate(row):
+                self._column(b, value, (n, channel, y, x + j), count, width)
+
+    def _finish_in_loop(self, b: Builder, acc: Accumulators, n: Expr, out_block: Expr, y: Expr, x: Expr,
+                        width: Expr | None) -> None:
+        """The same as a loop over the tile in memory: long epilogues (exp, tanh) are emitted once."""
+        vectors, columns = len(acc), len(acc[0])
+        tile = b.stack("tile", FLOAT32, vectors * columns * self.block)
+        for v, row in enumerate(acc):
+            for j, value in enumerate(row):
+                b.store(tile, (v * columns + j) * self.block, value)
+        with b.loop(0, vectors, name="v") as v:
+            channel = b.let((out_block + v) * self.block, "oc")
+            count = channel_count(b, self.output.shape, 1, channel, self.block)
+            with b.loop(0, columns, name="j") as j:
+                value = b.let(b.load(tile, (v * columns + j) * self.block, self.block), "r")
+                self._column(b, value, (n, channel, y, b.let(x + j)), count, width)
+
+    def _column(self, b: Builder, value: Expr, coords: tuple[Expr, ...], count: Expr | None,
+                width: Expr | None) -> None:
+        if width is None:
+            self._store(b, value, coords, count)
+            return
+        with b.when(coords[3].lt(width)):
+            self._store(b, value, coords, count)
+
+    def _store(self, b: Builder, value: Expr, coords: tuple[Expr, ...], count: Expr | None) -> None:
+        point = Point(self.output.shape, coords, 1, self.block, count)
+        known = apply_nodes(b, self.group.epilogue, self.group.values, {self.output.name: value}, self.buffers,
+                            self.layouts, point)
+        store_outputs(b, self.group, known, self.buffers, self.layouts, point)
+
+
+def tiles_in(run: OutRun, first: Expr, last: Expr) -> tuple[Expr, Expr]:
+    """Bounds of the tiles of `run` that lie in [first, last), counted from the run's own first tile."""
+    low = maximum(first - run.tile, 0) if run.tile else first
+    return low, minimum(last - run.tile, run.count)
+

@@ -1,0 +1,44 @@
+"""Chunks of kernels that work plane by plane: a plane is one image's channel block (or channel), H rows of W."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.loop import Expr, minimum
+from meta_infer.ir.shapes import Dim, bounds, ceildiv
+
+# Vector operations of a chunk, about 50 us; below this many chunks threads would stand idle.
+_CHUNK_WORK = 1e5
+_FEWEST_CHUNKS = 8
+
+
+def cut_planes(planes: Dim, lines: Dim, line_work: float) -> tuple[int, int]:
+    """Planes and lines of a chunk: many whole planes where they are small, else a part of one plane's lines.
+
+    `line_work` is the vector operations of one line. Dynamic dims count with their least size, so that small
+    inputs are cut finely enough; chunks of large ones are then a little short.
+    """
+    fewest = max(1, bounds(planes)[0])
+    height = max(1, bounds(lines)[0] if isinstance(lines, int) else bounds(lines)[1])
+    plane_work = height * line_work
+    most = max(1, fewest // _FEWEST_CHUNKS)
+    if plane_work < _CHUNK_WORK:
+        return min(most, max(1, int(_CHUNK_WORK // max(1.0, plane_work)))), height
+    parts = max(1, round(plane_work / _CHUNK_WORK), -(-_FEWEST_CHUNKS // fewest))
+    return 1, -(-height // min(parts, height))
+
+
+@contextmanager
+def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """The parallel loop: yields (plane, first line, last line + 1) inside a loop over the planes of a chunk."""
+    group, rows = cut_planes(planes, lines, line_work)
+    parts, groups = ceildiv(lines, rows), ceildiv(planes, group)
+    with b.chunks(b.dim(parts * groups)) as chunk:
+        parts_dim = b.dim(parts)
+        first = b.let((chunk // parts_dim) * group, "first")
+        line = b.let((chunk % parts_dim) * rows, "line")
+        last_line = b.let(minimum(line + rows, b.dim(lines)), "last_line")
+        with b.loop(first, minimum(first + group, b.dim(planes)), name="plane") as plane:
+            yield plane, line, last_line
