@@ -15,7 +15,6 @@ Semantics that matter:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from meta_infer.support.dtypes import BOOL, INT32, INT64, DType
@@ -495,15 +494,3 @@ def shuffle(a: Expr, b: Expr, picks: tuple[int, ...]) -> Expr:
 
 def iota(lanes: int) -> Expr:
     return Iota(Type(INT32, lanes))
-
-
-def walk_stmts(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement of a body, outer before inner."""
-    for stmt in body:
-        yield stmt
-        match stmt:
-            case For(body=inner):
-                yield from walk_stmts(inner)
-            case If(then=then, orelse=orelse):
-                yield from walk_stmts(then)
-                yield from walk_stmts(orelse)

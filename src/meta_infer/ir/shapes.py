@@ -190,7 +190,7 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     exact = _divide_exactly(a, b)
     if exact is not None:
         return exact
-    (a_lo, a_hi), (b_lo, b_hi) = bounds(a), bounds(b)
+    (a_lo, a_hi), (b_lo, _) = bounds(a), bounds(b)
     if b_lo > 0 and a_lo >= 0 and a_hi < b_lo:
         return 0
     return Expr((((Apply("floordiv", a, b),), 1),))

@@ -25,7 +25,7 @@ def block_array(array: np.ndarray, layout: Layout) -> np.ndarray:
 
 def buffer_in_layout(builder: ProgramBuilder, commands: list[Command], value: Value, layout: Layout,
                      constant: np.ndarray | None, profile: Profile) -> str:
-    """The buffer that holds `value` in `layout`; appends the conversion to `commands` if it is the first of its kind."""
+    """The buffer that holds `value` in `layout`; the first time, appends the conversion to `commands`."""
     if (value.name, layout) in builder.where:
         return builder.where[value.name, layout]
     if constant is not None:

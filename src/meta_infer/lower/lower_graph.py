@@ -73,7 +73,7 @@ class Lowerer:
 
 
 def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
-    """Let groups write straight into the caller's memory where they make a graph output, or the source of a view of one."""
+    """Let groups that make a graph output, or the source of a view of one, write straight into the caller's memory."""
     views = {p.group.outputs[0]: p.group.inputs[0] for p in plan.groups if p.variant.kernel == "view"}
     made = {n for p in plan.groups if p.variant.kernel not in ("view", "region") for n in p.group.outputs}
     graph = plan.graph

@@ -22,7 +22,7 @@ class Switches:
     """The environment as read once at the start of a command."""
 
     debug: int                 # META_INFER_DEBUG 0..4: how much the compiler prints of itself
-    verify: int                # META_INFER_VERIFY 0..3: 1 IR verifier after each pass, 2 text round trip, 3 runs both sides
+    verify: int                # META_INFER_VERIFY 0..3: 1 IR verifier, 2 text round trip, 3 runs both sides
     dump: Path | None          # META_INFER_DUMP: folder for numbered IR after every pass
     cache: Path                # META_INFER_CACHE: compiled objects and other things that can be made again
     compiler: str | None       # META_INFER_CC: another C compiler than ziglang's
