@@ -1,0 +1,346 @@
+"""Loop functions as C: one C function per LoopFunc, many to a translation unit, and the table that lists them.
+
+    y[i] = max(x[i], 0) for i in chunk      void relu(void* const* bufs, const int64_t* dims, int64_t begin,
+                                     ->               int64_t end, void* scratch) { ... for each chunk ... }
+
+Pointers to arguments are deliberately not `restrict`: the memory planner may give an input and an output the same
+memory. Registers are explicit in the IR, so little is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from meta_infer.backends.cpu.c_prelude import HEADER, Prelude
+from meta_infer.backends.cpu.c_types import identifier, memory_type
+from meta_infer.backends.cpu.emit_dims import emit_eval_dims
+from meta_infer.backends.cpu.emit_expr import Code, ExprEmitter, is_plain
+from meta_infer.hardware.isa import isa_named
+from meta_infer.ir.loop import (
+    Assign,
+    Bin,
+    Bitcast,
+    Buffer,
+    Cast,
+    Const,
+    Decl,
+    Expr,
+    For,
+    If,
+    Intrin,
+    Let,
+    Load,
+    LoopFunc,
+    Mad,
+    Prefetch,
+    Reduce,
+    Select,
+    Shuffle,
+    Splat,
+    Stmt,
+    Store,
+    Un,
+    Var,
+)
+from meta_infer.ir.shapes import Dim, Symbol
+from meta_infer.ir.walk_loop import walk_stmts
+from meta_infer.support.errors import InternalError
+
+_SIGNATURE = "void {name}(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch)"
+_UNIT_STATEMENTS = 1500
+"""Statements after which a new unit is begun: large enough to share a prelude, small enough to compile in about 1 s."""
+
+KERNEL_TYPE = """\
+typedef struct {
+    const char* name;
+    int64_t (*chunks)(const int64_t* dims);
+    int64_t (*scratch)(const int64_t* dims);
+    void (*run)(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch);
+} mi_kernel;
+"""
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The operands of an expression, in order."""
+    match expr:
+        case Bin(a=a, b=b) | Shuffle(a=a, b=b):
+            return (a, b)
+        case Un(a=a) | Cast(a=a) | Bitcast(a=a) | Splat(a=a) | Reduce(a=a):
+            return (a,)
+        case Mad(a=a, b=b, c=c):
+            return (a, b, c)
+        case Select(cond=cond, a=a, b=b):
+            return (cond, a, b)
+        case Load(index=index, count=count):
+            return (index,) if count is None else (index, count)
+        case Intrin(args=args):
+            return args
+    return ()
+
+
+def _shared(roots: Sequence[Expr]) -> list[Expr]:
+    """Expressions (by identity) that occur more than once below `roots`, operands before users."""
+    uses: Counter[int] = Counter()
+    order: list[Expr] = []
+
+    def visit(expr: Expr) -> None:
+        uses[id(expr)] += 1
+        if uses[id(expr)] > 1:
+            return
+        for child in children(expr):
+            visit(child)
+        order.append(expr)
+
+    for root in roots:
+        visit(root)
+    return [e for e in order if uses[id(e)] > 1 and not is_plain(e)]
+
+
+class _FunctionEmitter:
+    """Prints one function; statements become lines, two shared operands become named constants."""
+
+    def __init__(self, func: LoopFunc, prelude: Prelude) -> None:
+        self.func = func
+        self.lines: list[str] = []
+        self.depth = 1
+        self.taken: set[str] = {func.name}
+        self.names: dict[str, str] = {}
+        self.exprs = ExprEmitter(prelude, self.names)
+        self.mutable = {s.var.name for s in walk_stmts(func.body) if isinstance(s, Decl)}
+        for buffer in (*func.params, *func.locals):
+            self.names[buffer.name] = identifier(buffer.name, self.taken)
+        for var in (*func.dims, func.chunk):
+            self.names[var.name] = identifier(var.name, self.taken)
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def prepare(self, *roots: Expr) -> None:
+        """Name the operands that the coming statement would otherwise compute, and print, more than once."""
+        self.exprs.hoisted.clear()
+        for expr in _shared(roots):
+            code = self.exprs.code(expr)
+            name = identifier("s", self.taken) if "s" not in self.taken else self._numbered("s")
+            self.line(f"const {self._register(expr, code)} {name} = {code.text};")
+            self.exprs.hoisted[id(expr)] = Code(name, mask_bits=code.mask_bits)
+
+    def _numbered(self, stem: str) -> str:
+        count = 1
+        while f"{stem}{count}" in self.taken:
+            count += 1
+        return identifier(f"{stem}{count}", self.taken)
+
+    def _register(self, expr: Expr, code: Code) -> str:
+        if code.mask_bits:
+            return self.exprs.prelude.mask(code.mask_bits, expr.type.lanes)
+        return self.exprs.prelude.register(expr.type)
+
+    # --- statements ---------------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[Stmt]) -> None:
+        self.depth += 1
+        for stmt in body:
+            self.stmt(stmt)
+        self.depth -= 1
+
+    def stmt(self, stmt: Stmt) -> None:
+        match stmt:
+            case Let(var=var, value=value):
+                self._define(var, value, "const ")
+            case Decl(var=var, value=value):
+                self._define(var, value, "")
+            case Assign(var=var, value=value):
+                self.prepare(value)
+                bits = self.exprs.masks.get(var.name, 0)
+                text = self.exprs.mask(value, bits) if bits else self.exprs.text(value)
+                self.line(f"{self.names[var.name]} = {text};")
+            case Store():
+                self._store(stmt)
+            case For():
+                self._for(stmt)
+            case If(cond=cond, then=then, orelse=orelse):
+                self.prepare(cond)
+                self.line(f"if ({self.exprs.text(cond)}) {{")
+                self.block(then)
+                if orelse:
+                    self.line("} else {")
+                    self.block(orelse)
+                self.line("}")
+            case Prefetch(buffer=buffer, index=index):
+                self.prepare(index)
+                self.line(f"__builtin_prefetch({self.exprs.address(buffer.name, index)});")
+            case _:
+                raise InternalError(f"no C for {type(stmt).__name__}", what=f"kernel {self.func.name}")
+
+    def _define(self, var: Var, value: Expr, qualifier: str) -> None:
+        self.prepare(value)
+        code = self.exprs.code(value)
+        name = self.names[var.name] = identifier(var.name, self.taken)
+        if code.mask_bits:
+            self.exprs.masks[var.name] = code.mask_bits
+        self.line(f"{qualifier}{self._register(value, code)} {name} = {code.text};")
+
+    def _store(self, stmt: Store) -> None:
+        buffer, value = stmt.buffer, stmt.value
+        roots = (stmt.index, value) if stmt.count is None else (stmt.index, value, stmt.count)
+        self.prepare(*roots)
+        prelude, lanes = self.exprs.prelude, value.type.lanes
+        if lanes == 1:
+            target = f"{self.names[buffer.name]}[{self.exprs.text(stmt.index)}]"
+            guard = "" if stmt.count is None else f"if ({self.exprs.code(stmt.count).at(10)} > 0) "
+            self.line(f"{guard}{target} = {self.exprs.text(value)};")
+            return
+        where = self.exprs.address(buffer.name, stmt.index)
+        text = self.exprs.text(value)
+        if value.type.dtype.kind == "bool":
+            text = f"({prelude.vector(buffer.dtype, lanes)})({self.exprs.mask(value, 8)} & 1)"
+        if stmt.count is None:
+            self.line(f"{prelude.use('store', buffer.dtype, lanes)}({where}, {text});")
+        else:
+            name = prelude.use("store_n", buffer.dtype, lanes)
+            self.line(f"{name}({where}, {text}, {self.exprs.text(stmt.count)});")
+
+    def _bound(self, expr: Expr, stem: str) -> str:
+        """A loop bound: computed once, before the loop, unless it is a constant or an immutable register."""
+        if isinstance(expr, Const) or isinstance(expr, Var) and expr.name not in self.mutable:
+            return self.exprs.text(expr)
+        name = identifier(stem, self.taken)
+        self.line(f"const int64_t {name} = {self.exprs.text(expr)};")
+        return name
+
+    def _for(self, stmt: For) -> None:
+        self.prepare(stmt.start, stmt.stop, stmt.step)
+        start = self.exprs.text(stmt.start)
+        stop = self._bound(stmt.stop, f"{stmt.var.name}_end")
+        step = self._bound(stmt.step, f"{stmt.var.name}_step")
+        name = self.names[stmt.var.name] = identifier(stmt.var.name, self.taken)
+        if stmt.unroll:
+            self.line("UNROLL")
+        advance = f"++{name}" if step == "1" else f"{name} += {step}"
+        self.line(f"for (int64_t {name} = {start}; {name} < {stop}; {advance}) {{")
+        self.block(stmt.body)
+        self.line("}")
+
+    # --- functions ----------------------------------------------------------------------------------------
+
+    def _dims(self) -> None:
+        for i, dim in enumerate(self.func.dims):
+            self.line(f"const int64_t {self.names[dim.name]} = dims[{i}];")
+
+    def _scratch_bytes(self, buffer: Buffer) -> str:
+        assert buffer.size is not None
+        self.prepare(buffer.size)
+        size = self.exprs.code(buffer.size).at(12)
+        return f"({size} * {buffer.dtype.bytes} + 63) / 64 * 64"
+
+    def _locals(self) -> None:
+        offset = ""
+        scratch = [b for b in self.func.locals if b.space == "scratch"]
+        for i, buffer in enumerate(scratch):
+            name, element = self.names[buffer.name], memory_type(buffer.dtype)
+            self.line(f"{element}* const {name} = ({element}*)((char*)scratch{offset});")
+            if i + 1 < len(scratch):
+                end = identifier(f"{buffer.name}_end", self.taken)
+                before = "" if not offset else offset[3:] + " + "
+                self.line(f"const int64_t {end} = {before}{self._scratch_bytes(buffer)};")
+                offset = f" + {end}"
+        for buffer in self.func.locals:
+            if buffer.space == "stack":
+                assert isinstance(buffer.size, Const)
+                size = max(int(buffer.size.value), 1)
+                self.line(f"{memory_type(buffer.dtype)} {self.names[buffer.name]}[{size}] __attribute__((aligned(64)));")
+
+    def run(self) -> str:
+        func = self.func
+        self.lines = [_SIGNATURE.format(name=func.name) + " {"]
+        for i, buffer in enumerate(func.params):
+            const = "const " if buffer.mode == "in" else ""
+            self.line(f"{const}{memory_type(buffer.dtype)}* const {self.names[buffer.name]} = bufs[{i}];")
+        self._dims()
+        self._locals()
+        chunk = self.names[func.chunk.name]
+        self.line(f"for (int64_t {chunk} = begin; {chunk} < end; ++{chunk}) {{")
+        self.block(func.body)
+        self.line("}")
+        return "\n".join([*self.lines, "}"])
+
+    def size_function(self, kind: str, sizes: Sequence[Buffer] | Expr) -> str:
+        """NAME_chunks or NAME_scratch."""
+        self.lines = [f"int64_t {self.func.name}_{kind}(const int64_t* dims) {{"]
+        self._dims()
+        if isinstance(sizes, Expr):
+            self.prepare(sizes)
+            self.line(f"return {self.exprs.text(sizes)};")
+        else:
+            self.line(f"return {' + '.join(map(self._scratch_bytes, sizes)) or '0'};")
+        return "\n".join([*self.lines, "}"])
+
+
+def _emit(func: LoopFunc, prelude: Prelude, label: str) -> str:
+    scratch = [b for b in func.locals if b.space == "scratch"]
+    parts = [
+        _FunctionEmitter(func, prelude).size_function("chunks", func.chunks),
+        _FunctionEmitter(func, prelude).size_function("scratch", scratch),
+        _FunctionEmitter(func, prelude).run(),
+    ]
+    comment = label.replace("*/", "* /").replace("\n", " ")
+    return f"/* {comment} */\n" + "\n\n".join(parts) + "\n"
+
+
+def emit_function(func: LoopFunc, isa: str, label: str = "") -> str:
+    """The C of one function without the helpers it calls, for people to read. `isa` is a name of hardware/isa.py.
+
+    Raises UnsupportedError for an element type that C has no register for (bfloat16, 4-bit integers).
+    """
+    return _emit(func, Prelude(isa_named(isa)), label or func.name)
+
+
+def _units(funcs: Sequence[LoopFunc]) -> Iterator[list[LoopFunc]]:
+    """Neighbouring functions of similar total size; two units at least where there are two functions."""
+    sizes = [20 + sum(1 for _ in walk_stmts(f.body)) for f in funcs]
+    limit = min(_UNIT_STATEMENTS, (sum(sizes) + 1) // 2)
+    unit: list[LoopFunc] = []
+    filled = 0
+    for func, size in zip(funcs, sizes, strict=True):
+        if unit and filled + size > limit:
+            yield unit
+            unit, filled = [], 0
+        unit.append(func)
+        filled += size
+    if unit:
+        yield unit
+
+
+def emit_unit(funcs: Sequence[LoopFunc], isa: str, labels: Mapping[str, str]) -> str:
+    """One translation unit: helpers, then the functions. `labels` gives a comment per function name."""
+    prelude = Prelude(isa_named(isa))
+    bodies = [_emit(func, prelude, labels.get(func.name, func.name)) for func in funcs]
+    return prelude.text() + "\n" + "\n".join(bodies)
+
+
+def emit_table(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Sequence[Symbol]) -> str:
+    """The unit that lists all kernels by name, and computes every dimension of the program from its symbols."""
+    parts = [HEADER, KERNEL_TYPE]
+    for func in funcs:
+        parts.append(f"int64_t {func.name}_chunks(const int64_t* dims);\nint64_t {func.name}_scratch(const int64_t* dims);\n"
+                     + _SIGNATURE.format(name=func.name) + ";")
+    rows = [f'    {{"{f.name}", {f.name}_chunks, {f.name}_scratch, {f.name}}},' for f in funcs]
+    rows = rows or ["    {0, 0, 0, 0},"]
+    export = '__attribute__((visibility("default")))'
+    parts.append(f"{export} extern const mi_kernel mi_kernels[];\n{export} extern const int32_t mi_kernel_count;\n"
+                 f"{export} void mi_eval_dims(const int64_t* symbols, int64_t* dims);\n")
+    parts.append("const mi_kernel mi_kernels[] = {\n" + "\n".join(rows) + "\n};\n"
+                 f"const int32_t mi_kernel_count = {len(funcs)};\n")
+    parts.append(emit_eval_dims(dim_exprs, symbols))
+    return "\n".join(parts)
+
+
+def emit_module(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Sequence[Symbol], isa: str,
+                labels: Mapping[str, str] | None = None) -> list[str]:
+    """C sources of a whole program: units of kernels, the table last. Function names must be distinct C names.
+
+    `dim_exprs` are what `mi_eval_dims` writes, in that order; `symbols` the order of the values it reads.
+    """
+    units = [emit_unit(unit, isa, labels or {}) for unit in _units(funcs)]
+    return [*units, emit_table(funcs, dim_exprs, symbols)]

@@ -1,0 +1,35 @@
+"""What the C compilers call each instruction set, and the flags every unit is compiled with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """`triple` and `cpu` for clang as shipped with zig; `march` flags for a compiler that builds for this machine."""
+
+    triple: str
+    cpu: str
+    march: tuple[str, ...]
+
+
+TARGETS = {
+    "x86-64": Target("x86_64-linux-gnu.2.17", "x86_64", ("-march=x86-64",)),
+    "x86-64-v2": Target("x86_64-linux-gnu.2.17", "x86_64_v2", ("-march=x86-64-v2",)),
+    "x86-64-v3": Target("x86_64-linux-gnu.2.17", "x86_64_v3", ("-march=x86-64-v3",)),
+    "x86-64-v4": Target("x86_64-linux-gnu.2.17", "x86_64_v4", ("-march=x86-64-v4",)),
+    "aarch64": Target("aarch64-linux-gnu.2.17", "generic", ("-march=armv8-a",)),
+    "armv7": Target("arm-linux-gnueabihf.2.17", "generic+v7a+neon+vfp4", ("-march=armv7-a+neon-vfpv4", "-mfloat-abi=hard")),
+    "riscv64": Target("riscv64-linux-gnu.2.27", "baseline_rv64", ("-march=rv64gc",)),
+}
+"""By the names of hardware/isa.py. A glibc of 2.17 is asked for only so that headers of every Linux fit."""
+
+COMPILE_FLAGS = (
+    "-std=gnu11", "-O3", "-g0", "-fPIC", "-fvisibility=hidden",
+    "-ffreestanding", "-fno-builtin",                 # no call of libc that the source does not write
+    "-ffp-contract=off", "-fno-math-errno",           # `mad` says where to fuse; sqrt is one instruction
+    "-fwrapv",                                        # integer tensors wrap around
+    "-fomit-frame-pointer", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-w",
+)
+LINK_FLAGS = ("-shared", "-nostdlib", "-Wl,-z,noexecstack")

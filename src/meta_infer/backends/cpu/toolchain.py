@@ -1,0 +1,208 @@
+"""The C compiler: finds it, compiles units in parallel, links them into one freestanding shared object.
+
+Objects and linked results are cached by the hash of everything that determines them (source, headers, flags, compiler
+version), so a second build of the same program starts no compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+
+from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, TARGETS
+from meta_infer.support.errors import ToolchainError
+from meta_infer.support.switches import Switches, read_switches
+
+CACHE_LIMIT = 1 << 30
+"""Bytes the object cache may take; the least recently used files go first."""
+_TIME_LIMIT = 600
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C compiler. `kind` is 'zig', 'clang' or 'gcc'."""
+
+    command: tuple[str, ...]
+    kind: str
+    version: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Code for one target. `compiler_calls` counts the processes it took to make: 0 when all came from the cache."""
+
+    isa: str
+    library: bytes
+    path: Path
+    sources: tuple[str, ...]
+    compiler: str
+    compiler_calls: int
+
+
+def find_compiler(switches: Switches | None = None) -> Compiler:
+    """The compiler META_INFER_CC names, else the one of the ziglang package. Raises ToolchainError when absent."""
+    named = (switches or read_switches()).compiler
+    if not named:
+        spec = util.find_spec("ziglang")
+        if spec is None or spec.origin is None:
+            raise ToolchainError("the ziglang package is not installed", what="C compiler",
+                                 hint="pip install ziglang, or name another compiler in META_INFER_CC")
+        zig = Path(spec.origin).parent / "zig"
+        return Compiler((str(zig), "cc"), "zig", f"ziglang {metadata.version('ziglang')}")
+    words = named.split()
+    if shutil.which(words[0]) is None:
+        raise ToolchainError(f"{words[0]!r} is not an executable on the PATH", what="environment variable META_INFER_CC",
+                             hint="give a full path, or unset it to use the ziglang package")
+    try:
+        shown = subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (subprocess.SubprocessError, OSError) as error:
+        raise ToolchainError(f"'{named} --version' failed: {error}", what="environment variable META_INFER_CC",
+                             hint="name a gcc or clang") from error
+    kind = "zig" if "zig" in Path(words[0]).name else "clang" if "clang" in shown else "gcc"
+    return Compiler(tuple(words), kind, shown.splitlines()[0] if shown else named)
+
+
+def _target_flags(compiler: Compiler, isa: str) -> tuple[str, ...]:
+    if isa not in TARGETS:
+        raise ToolchainError(f"no compiler flags for instruction set {isa!r}", what="C compiler",
+                             hint=f"use a profile with one of: {', '.join(TARGETS)}")
+    target = TARGETS[isa]
+    if compiler.kind == "zig":
+        return ("-target", target.triple, f"-mcpu={target.cpu}")
+    return target.march
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One source to compile: its text, and the folder of its headers for a file of the runtime."""
+
+    text: str
+    name: str
+    include: Path | None = None
+
+    def digest(self, identity: str) -> str:
+        parts = [identity, self.text]
+        if self.include is not None:
+            parts += [header.read_text() for header in sorted(self.include.glob("*.h"))]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
+
+
+@dataclass(frozen=True)
+class _Workshop:
+    """A compiler with its cache folder."""
+
+    compiler: Compiler
+    flags: tuple[str, ...]
+    cache: Path
+    link_flags: tuple[str, ...] = LINK_FLAGS
+
+    @property
+    def identity(self) -> str:
+        return "\0".join([self.compiler.version, *self.compiler.command, *self.flags, *self.link_flags])
+
+    def compile(self, unit: _Unit) -> tuple[Path, int]:
+        """The object of a unit, and how many compiler calls it took."""
+        target = self.cache / f"{unit.digest(self.identity)}.o"
+        if _touch(target):
+            return target, 0
+        with tempfile.TemporaryDirectory(dir=self.cache, prefix="work-") as folder:
+            source, made = Path(folder) / unit.name, Path(folder) / "unit.o"
+            source.write_text(unit.text)
+            include = () if unit.include is None else (f"-I{unit.include}",)
+            self._run([*self.flags, *include, "-c", str(source), "-o", str(made)], Path(folder), unit)
+            os.replace(made, target)
+        return target, 1
+
+    def link(self, objects: Sequence[Path]) -> tuple[Path, int]:
+        names = "\0".join([self.identity, *(o.name for o in objects)])
+        target = self.cache / f"{hashlib.sha256(names.encode()).hexdigest()[:40]}.so"
+        if _touch(target):
+            return target, 0
+        with tempfile.TemporaryDirectory(dir=self.cache, prefix="work-") as folder:
+            made = Path(folder) / "module.so"
+            linking = [f for f in self.flags if f.startswith(("-target", "-m")) or "-linux-" in f]
+            self._run([*linking, *self.link_flags, *map(str, objects), "-o", str(made)], Path(folder), None)
+            os.replace(made, target)
+        return target, 1
+
+    def _run(self, arguments: list[str], folder: Path, unit: _Unit | None) -> None:
+        # zig keeps every object in its local cache: a folder that goes away with this call keeps that bounded.
+        env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "zig"), "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
+        try:
+            done = subprocess.run([*self.compiler.command, *arguments], capture_output=True, text=True, env=env,
+                                  timeout=_TIME_LIMIT, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ToolchainError(f"could not run: {error}", what=self.compiler.version,
+                                 hint="reinstall ziglang or name another compiler in META_INFER_CC") from error
+        if done.returncode == 0:
+            return
+        lines = done.stderr.strip().splitlines()
+        errors = [line for line in lines if "error" in line.lower()] or lines
+        kept = ""
+        if unit is not None:
+            failed = self.cache / f"failed-{unit.digest(self.identity)[:12]}-{unit.name}"
+            failed.write_text(unit.text)
+            kept = f"\n  source kept at {failed}"
+        raise ToolchainError("\n  ".join(errors[:5]) + kept, what=f"{self.compiler.version} exited with {done.returncode}",
+                             hint="this is a fault of the code generator: report it with the kept source")
+
+
+def _touch(path: Path) -> bool:
+    """Whether a cached file exists; marks it as just used."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def prune(cache: Path, limit: int = CACHE_LIMIT) -> None:
+    """Delete the least recently used objects until the folder takes at most `limit` bytes."""
+    files = []
+    for path in cache.glob("*.*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:                                # another build was quicker
+            continue
+        if path.is_file():
+            files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= limit:
+            return
+        path.unlink(missing_ok=True)
+        total -= size
+
+
+def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Path] = (),
+                   switches: Switches | None = None, extra_flags: Sequence[str] = (), jobs: int | None = None,
+                   link_flags: Sequence[str] = LINK_FLAGS) -> Artifact:
+    """Compile C sources and files of the runtime, and link them into one shared object for `isa`.
+
+    At most `jobs` compilers run at once (default: the CPUs this process may use). Raises ToolchainError with the
+    compiler's first messages and the path of the kept source.
+    """
+    switches = switches or read_switches()
+    compiler = find_compiler(switches)
+    cache = switches.cache / "objects"
+    cache.mkdir(parents=True, exist_ok=True)
+    flags = (*_target_flags(compiler, isa), *COMPILE_FLAGS, *extra_flags)
+    shop = _Workshop(compiler, flags, cache, tuple(link_flags))
+    units = [_Unit(text, f"unit{i}.c") for i, text in enumerate(sources)]
+    units += [_Unit(path.read_text(), path.name, path.parent) for path in extra_c_files]
+    with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
+        objects = list(pool.map(shop.compile, units))
+    library, link_calls = shop.link([path for path, _ in objects])
+    calls = sum(count for _, count in objects) + link_calls
+    data = library.read_bytes()
+    if calls:
+        prune(cache)
+    return Artifact(isa, data, library, tuple(sources), compiler.version, calls)
