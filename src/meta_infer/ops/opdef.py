@@ -20,8 +20,9 @@ from meta_infer.support.dtypes import DType
 class TensorType:
     """dtype and shape of one tensor, and its contents where they are small integers known at build.
 
-    `content` holds the elements of an integer tensor of rank 0 or 1 as dims (symbolic ones included), in order;
-    None when unknown. It is what lets Shape -> Gather -> Concat -> Reshape chains fold.
+    `content` holds the elements of a tensor of rank 0 or 1 as dims (symbolic ones included), in order; None when
+    unknown. It is what lets Shape -> Gather -> Concat -> Reshape chains fold. The tensor may be of floats or bools
+    (0 and 1) whose values are integers, since exporters compute sizes in float: Shape -> Cast -> Mul -> Floor.
     """
 
     dtype: DType
@@ -60,20 +61,30 @@ class InferContext:
         """Elements of a small integer input, if known: from its type or from its constant."""
         if i in self.constants:
             array = self.constants[i]
-            if array.ndim <= 1 and array.dtype.kind in "iub" and array.size <= 4096:
-                return tuple(int(x) for x in array.reshape(-1))
+            if array.ndim <= 1 and array.dtype.kind in "iubf" and array.size <= 4096:
+                whole = array.dtype.kind != "f" or bool(np.all(array == np.rint(np.where(abs(array) < 2**24,
+                                                                                        array, 0.5))))
+                return tuple(int(x) for x in array.reshape(-1)) if whole else None
         found = self.optional(i)
         return found.content if found is not None else None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One test case of an op: arrays (None = absent input) and attributes. Compared with the ONNX op of that name."""
+    """One test case of an op: arrays (None = absent input) and attributes.
+
+    It is compared with an ONNX node: the op of the same name with the same inputs and attributes, unless the
+    `onnx_*` fields say how ONNX spells it. `opset` 0 is the tests' default; `onnx_op` "-" has no counterpart.
+    """
 
     inputs: tuple[np.ndarray | None, ...]
     attrs: Mapping[str, Attr] = field(default_factory=dict)
     rtol: float = 1e-5
     atol: float = 1e-6
+    onnx_op: str = ""
+    onnx_inputs: tuple[np.ndarray | None, ...] | None = None
+    onnx_attrs: Mapping[str, Attr] | None = None
+    opset: int = 0
 
 
 @dataclass(frozen=True)

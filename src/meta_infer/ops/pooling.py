@@ -1,0 +1,163 @@
+"""MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.shapes import Dim, product
+from meta_infer.ops.attrs import Attrs, bool_of, ints_of
+from meta_infer.ops.broadcast import text
+from meta_infer.ops.elementwise import floats
+from meta_infer.ops.importing import attr_int, attr_ints, core_node, shape_of, unsupported, wanted
+from meta_infer.ops.opdef import (
+    ImportContext,
+    InferContext,
+    OnnxImport,
+    OnnxNode,
+    OpDef,
+    Sample,
+    ShapeError,
+    TensorType,
+)
+from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, resolve_pads, span, windows_of
+
+Arrays = Sequence[np.ndarray | None]
+
+
+def _geometry(attrs: Attrs) -> tuple[Ints, Ints, Ints, Ints, bool]:
+    kernel = ints_of(attrs, "kernel_shape")
+    n = len(kernel)
+    return (kernel, ints_of(attrs, "strides", (1,) * n), ints_of(attrs, "pads", (0,) * 2 * n),
+            ints_of(attrs, "dilations", (1,) * n), bool_of(attrs, "ceil_mode", False))
+
+
+def _infer_pool(ctx: InferContext) -> tuple[TensorType, ...]:
+    x = ctx.input(0)
+    if len(x.shape) < 3:
+        raise ShapeError(f"input {text(x.shape)} has no spatial dimensions")
+    kernel, strides, pads, dilations, ceil = _geometry(ctx.node.attrs)
+    return (TensorType(x.dtype, (*x.shape[:2], *output_sizes(x.shape[2:], kernel, strides, pads, dilations, ceil))),)
+
+
+def _windows(attrs: Attrs, x: np.ndarray, value: float) -> np.ndarray:
+    """[n, c, *counts, *kernel] windows; what lies outside the input is `value`."""
+    kernel, strides, pads, dilations, ceil = _geometry(attrs)
+    n = len(kernel)
+    counts = tuple(int(d) for d in output_sizes(x.shape[2:], kernel, strides, pads, dilations, ceil))  # type: ignore[arg-type]
+    extra = [max((counts[i] - 1) * strides[i] + span(kernel[i], dilations[i]) - s - pads[i] - pads[n + i], 0)
+             for i, s in enumerate(x.shape[2:])]
+    return windows_of(pad_spatial(x, pads, value, extra), kernel, strides, dilations, counts)
+
+
+def _max_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
+    x = arrays[0]
+    assert x is not None
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    windows = _windows(attrs, x, lowest)
+    return (windows.max(tuple(range(x.ndim, windows.ndim))),)
+
+
+def _average_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
+    """Divides by the elements inside the input or, with count_include_pad, inside the padded input."""
+    x = arrays[0]
+    assert x is not None
+    _, _, pads, _, _ = _geometry(attrs)
+    taps = tuple(range(x.ndim, 2 * x.ndim - 2))
+    ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    if not bool_of(attrs, "count_include_pad", False):
+        count = _windows(attrs, ones, 0.0).sum(taps)
+    else:
+        padded = pad_spatial(ones, pads, 1.0)
+        count = _windows({**attrs, "pads": (0,) * len(pads)}, padded, 0.0).sum(taps)
+        counts = _windows(attrs, ones, 0.0).shape[2:x.ndim]
+        count = count[(..., *(slice(c) for c in counts))]
+    return ((_windows(attrs, x, 0.0).sum(taps) / count).astype(x.dtype, copy=False),)
+
+
+def _pool_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
+    return product(outputs[0].shape) * product(ints_of(attrs, "kernel_shape"))
+
+
+def _infer_global(ctx: InferContext) -> tuple[TensorType, ...]:
+    x = ctx.input(0)
+    if len(x.shape) < 3:
+        raise ShapeError(f"input {text(x.shape)} has no spatial dimensions")
+    return (TensorType(x.dtype, (*x.shape[:2], *(1,) * (len(x.shape) - 2))),)
+
+
+def _global(reduce: Callable[..., np.ndarray]) -> Callable[[Attrs, Arrays], tuple[np.ndarray, ...]]:
+    def run(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
+        x = arrays[0]
+        assert x is not None
+        return (np.asarray(reduce(x, axis=tuple(range(2, x.ndim)), keepdims=True)),)
+    return run
+
+
+def _global_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
+    x = inputs[0]
+    assert x is not None
+    return product(x.shape)
+
+
+# --- import ---------------------------------------------------------------------------------------------------
+
+def _import_pool(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    if wanted(node, 1):
+        raise unsupported(node, "the Indices output of MaxPool is used", "remove the unpooling that needs it")
+    if attr_int(node, "storage_order"):
+        raise unsupported(node, "storage_order 1 (column major)", "export with storage_order 0")
+    kernel = attr_ints(node, "kernel_shape") or ()
+    ones = (1,) * len(kernel)
+    strides, dilations = attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
+    attrs: dict[str, Attr] = {
+        "kernel_shape": kernel, "strides": strides, "dilations": dilations, "ceil_mode": attr_int(node, "ceil_mode"),
+        "pads": resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)}
+    if node.op == "AveragePool":
+        attrs["count_include_pad"] = attr_int(node, "count_include_pad")
+    return (core_node(node, node.op, node.inputs, node.outputs[:1], **attrs),)
+
+
+# --- samples --------------------------------------------------------------------------------------------------
+
+_CASES: tuple[tuple[Ints, Ints, Ints, Ints, Ints], ...] = (
+    ((1, 3, 8, 8), (2, 2), (2, 2), (0, 0, 0, 0), (1, 1)),
+    ((2, 5, 7, 9), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1)),
+    ((1, 17, 5, 6), (3, 2), (1, 3), (1, 0, 0, 1), (1, 1)),
+    ((1, 1, 1, 1), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1)),
+    ((0, 3, 5, 5), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+    ((1, 4, 9, 9), (2, 3), (2, 1), (0, 1, 1, 1), (2, 1)),
+    ((2, 3, 11), (3,), (2,), (1, 1), (1,)),
+    ((1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 2), (0, 1, 0, 1, 1, 1), (1, 1, 1)))
+
+
+def _samples(averages: bool) -> Callable[[np.random.Generator], Iterable[Sample]]:
+    def samples(rng: np.random.Generator) -> Iterable[Sample]:
+        for x, kernel, strides, pads, dilations in _CASES:
+            for ceil in (0, 1):
+                for include in (0, 1) if averages else (0,):
+                    attrs: dict[str, Attr] = {"kernel_shape": kernel, "strides": strides, "pads": pads,
+                                              "dilations": dilations, "ceil_mode": ceil}
+                    if averages:
+                        attrs["count_include_pad"] = include
+                    yield Sample((floats(rng, x),), attrs)
+    return samples
+
+
+def _global_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for shape in ((1, 3, 7, 7), (2, 5, 1, 1), (1, 17, 4, 5), (2, 3, 11), (0, 3, 4, 4), (1, 2, 3, 4, 5)):
+        yield Sample((floats(rng, shape),))
+
+
+MAX_POOL = OpDef("MaxPool", _infer_pool, _max_pool, _samples(False), (OnnxImport("MaxPool", 1, convert=_import_pool),),
+                 flops=_pool_flops)
+AVERAGE_POOL = OpDef("AveragePool", _infer_pool, _average_pool, _samples(True),
+                     (OnnxImport("AveragePool", 7, convert=_import_pool),), flops=_pool_flops)
+GLOBAL_AVERAGE_POOL = OpDef("GlobalAveragePool", _infer_global, _global(np.mean), _global_samples,
+                            (OnnxImport("GlobalAveragePool", 1),), flops=_global_flops)
+GLOBAL_MAX_POOL = OpDef("GlobalMaxPool", _infer_global, _global(np.max), _global_samples,
+                        (OnnxImport("GlobalMaxPool", 1),), flops=_global_flops)
+
+OPS: tuple[OpDef, ...] = (MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL, GLOBAL_MAX_POOL)

@@ -1,0 +1,89 @@
+"""Sliding windows of convolution and pooling: output sizes, auto_pad, and numpy views of the windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from meta_infer.ir.graph import Shape
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min, divisible
+from meta_infer.ops.importing import attr_ints, attr_text, unsupported
+from meta_infer.ops.opdef import OnnxNode, ShapeError
+
+Ints = tuple[int, ...]
+
+
+def span(kernel: int, dilation: int) -> int:
+    """Input elements from the first to the last tap of a window."""
+    return (kernel - 1) * dilation + 1
+
+
+def output_size(size: Dim, kernel: int, stride: int, begin: int, end: int, dilation: int, ceil: bool = False) -> Dim:
+    """Number of windows along one axis. Raises ShapeError when not even one fits.
+
+    With `ceil` a last partial window counts too, unless it would start in the end padding (as ONNX Runtime and
+    PyTorch do).
+    """
+    room = size + begin + end - span(kernel, dilation)
+    if bounds(room)[1] < 0:
+        raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end}")
+    if not ceil:
+        return room // stride + 1
+    return dim_min(ceildiv(room, stride), ceildiv(size + begin, stride) - 1) + 1
+
+
+def output_sizes(sizes: Shape, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints, ceil: bool = False) -> Shape:
+    n = len(kernel)
+    if len(sizes) != n or len(strides) != n or len(pads) != 2 * n or len(dilations) != n:
+        raise ShapeError(f"a window of {n} dimensions does not fit an input with {len(sizes)} spatial dimensions")
+    return tuple(output_size(s, kernel[i], strides[i], pads[i], pads[n + i], dilations[i], ceil)
+                 for i, s in enumerate(sizes))
+
+
+def resolve_pads(node: OnnxNode, sizes: Shape, kernel: Ints, strides: Ints, dilations: Ints) -> Ints:
+    """Pads (begins, then ends) with auto_pad resolved.
+
+    SAME makes ceil(size / stride) windows. A dynamic size is fine when it is a multiple of the stride, for then the
+    padding does not depend on it; otherwise raises UnsupportedError.
+    """
+    mode = attr_text(node, "auto_pad", "NOTSET") or "NOTSET"
+    if mode == "NOTSET":
+        return attr_ints(node, "pads") or (0,) * (2 * len(kernel))
+    if mode == "VALID":
+        return (0,) * (2 * len(kernel))
+    begins, ends = [], []
+    for i, size in enumerate(sizes):
+        total = _same_total(node, size, span(kernel[i], dilations[i]), strides[i])
+        small, large = total // 2, total - total // 2
+        begins.append(large if mode == "SAME_LOWER" else small)
+        ends.append(small if mode == "SAME_LOWER" else large)
+    return (*begins, *ends)
+
+
+def _same_total(node: OnnxNode, size: Dim, taps: int, stride: int) -> int:
+    if divisible(size, stride):
+        return max(taps - stride, 0)
+    total = dim_max((ceildiv(size, stride) - 1) * stride + taps - size, 0)
+    if not isinstance(total, int):
+        raise unsupported(node, f"auto_pad of the dynamic size {size} with stride {stride} varies with the size",
+                          f"fix the size or restrict it to multiples of {stride} with --shape")
+    return total
+
+
+def windows_of(x: np.ndarray, kernel: Ints, strides: Ints, dilations: Ints, counts: Ints) -> np.ndarray:
+    """A view [n, c, *counts, *kernel] of x [n, c, *spatial], which must be padded enough."""
+    steps = x.strides[2:]
+    outer = tuple(s * stride for s, stride in zip(steps, strides, strict=True))
+    inner = tuple(s * dilation for s, dilation in zip(steps, dilations, strict=True))
+    return np.lib.stride_tricks.as_strided(x, (*x.shape[:2], *counts, *kernel), (*x.strides[:2], *outer, *inner),
+                                           writeable=False)
+
+
+def pad_spatial(x: np.ndarray, pads: Ints, value: float, extra: Sequence[int] = ()) -> np.ndarray:
+    """x [n, c, *spatial] with padding; negative pads crop. `extra` is added behind the end padding."""
+    n = x.ndim - 2
+    behind = tuple(extra) or (0,) * n
+    crop = tuple(slice(max(-pads[i], 0), x.shape[2 + i] - max(-pads[n + i], 0)) for i in range(n))
+    grow = [(max(pads[i], 0), max(pads[n + i], 0) + behind[i]) for i in range(n)]
+    return np.pad(x[(slice(None), slice(None), *crop)], [(0, 0), (0, 0), *grow], constant_values=value)
