@@ -1,0 +1,158 @@
+"""The register tile of all matrix products: `rows` x `columns` results that stay in registers while k runs.
+
+The right-hand side comes in panels, [K][columns] each, so that one step of k reads `columns` neighbouring elements;
+the left-hand side is read in place, one element per row and step, and broadcast. Six rows of two vectors make twelve
+accumulators: with two loaded vectors and a broadcast they fill sixteen vector registers, and they are enough
+independent chains to hide the latency of a fused multiply-add (Goto and van de Geijn, "Anatomy of
+High-Performance Matrix Multiplication", 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder, index
+from meta_infer.ir.graph import Shape
+from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, minimum, splat
+from meta_infer.ir.shapes import Dim, divisible
+from meta_infer.kernels.collapse import unflatten
+from meta_infer.kernels.point import Point
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
+
+DTYPES = (FLOAT32, FLOAT64, INT32, INT64)
+# Chains of dependent multiply-adds that keep two units of latency four busy.
+_CHAINS = 8
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a register tile: `rows` x (`vectors` * `lanes`) elements of `dtype`."""
+
+    dtype: DType
+    lanes: int
+    vectors: int
+    rows: int = 6
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+    def panels(self, columns: int) -> int:
+        """How many panels `columns` columns take."""
+        return -(-columns // self.columns)
+
+
+def tile_for(profile: Profile, dtype: DType, columns: Dim) -> Tile:
+    """A tile for a product with `columns` columns; narrow products get panels of one vector."""
+    lanes = profile.lanes(dtype)
+    narrow = isinstance(columns, int) and columns <= lanes
+    return Tile(dtype, lanes, 1 if narrow else 2)
+
+
+def pack_panels(matrix: np.ndarray, columns: int) -> np.ndarray:
+    """[K, N] -> [ceil(N / columns), K, columns], the last panel filled up with zeros."""
+    depth, width = matrix.shape
+    panels = -(-width // columns)
+    padded = np.zeros((depth, panels * columns), matrix.dtype)
+    padded[:, :width] = matrix
+    return np.ascontiguousarray(padded.reshape(depth, panels, columns).transpose(1, 0, 2))
+
+
+def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
+    """x * y + z, fused where the type is a float's."""
+    return mad(x, y, z) if z.type.dtype.is_float else x * y + z
+
+
+def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr], a_step: Operand, panel: Buffer,
+             panel_at: Expr, panel_step: Operand, depth: Expr, start: Sequence[Sequence[Expr]] | None = None,
+             ) -> list[list[Expr]]:
+    """`rows` x `vectors` registers of the product over `depth` steps, plus `start`.
+
+    Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
+    Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order.
+    """
+    sets = 1
+    while rows * tile.vectors * sets < _CHAINS and sets < 4:
+        sets *= 2
+    register = Type(tile.dtype, tile.lanes)
+    zero = const(0, register)
+    acc = [[[b.var(start[r][v] if start and s == 0 else zero, "acc") for v in range(tile.vectors)]
+            for r in range(rows)] for s in range(sets)]
+
+    def step(k: Expr, s: int) -> None:
+        at = b.let(panel_at + k * panel_step, "at")
+        right = [b.let(b.load(panel, at + v * tile.lanes, tile.lanes), "r") for v in range(tile.vectors)]
+        for r in range(rows):
+            left = b.let(splat(b.load(a, a_rows[r] + k * a_step), tile.lanes), "l")
+            for v in range(tile.vectors):
+                b.assign(acc[s][r][v], multiply_add(left, right[v], acc[s][r][v]))
+
+    whole = b.let(depth // sets * sets, "whole")
+    with b.loop(0, whole, sets, "k") as k:
+        for s in range(sets):
+            step(k + s, s)
+    if sets > 1:
+        with b.loop(whole, depth, 1, "k") as k:
+            step(k, 0)
+    total: list[list[Expr]] = [list(row) for row in acc[0]]
+    for more in acc[1:]:
+        total = [[x + y for x, y in zip(left, right, strict=True)] for left, right in zip(total, more, strict=True)]
+    return total
+
+
+def multiply_block(b: Builder, tile: Tile, a: Buffer, a_first: Expr, a_row_step: Operand, a_step: Operand,
+                   panel: Buffer, panel_at: Expr, panel_step: Operand, depth: Expr, count: Expr, result: Buffer,
+                   add: bool) -> None:
+    """Rows 0..count of a block times one panel, into `result` [count][columns]; `add` adds to what is there.
+
+    Rows are shared out evenly among the fewest tiles, so that no tile is left with one or two of them.
+    """
+    tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles")
+    with b.loop(0, tiles, 1, "tile") as i:
+        first = b.let(i * count // tiles, "first")
+        size = b.let((i + 1) * count // tiles - first, "size")
+        base = b.let(a_first + first * a_row_step, "base")
+        for rows in range(tile.rows, 0, -1):
+            with b.when(size.eq(rows)):
+                places = [[b.let((first + r) * tile.columns + v * tile.lanes, "to") for v in range(tile.vectors)]
+                          for r in range(rows)]
+                start = [[b.load(result, to, tile.lanes) for to in row] for row in places] if add else None
+                a_rows = [b.let(base + r * index(a_row_step), "row") for r in range(rows)]
+                total = multiply(b, tile, rows, a, a_rows, a_step, panel, panel_at, panel_step, depth, start)
+                for row, values in zip(places, total, strict=True):
+                    for to, value in zip(row, values, strict=True):
+                        b.store(result, to, value)
+
+
+def finish_block(b: Builder, tile: Tile, shape: Shape, result: Buffer, row_first: Expr, count: Expr,
+                 column_first: Expr, finish: Callable[[Point, Expr], None]) -> None:
+    """Hand `result` [count][columns] over, vector by vector, as points of a tensor of `shape` [..., columns].
+
+    `row_first` counts rows over all leading dims. Only the last panel may reach over the right edge.
+    """
+    width, axis = b.dim(shape[-1]), len(shape) - 1
+
+    def visit(partial: bool) -> None:
+        with b.loop(0, count, 1, "r") as r:
+            coords = unflatten(b, b.let(row_first + r, "row"), shape[:-1])
+            for v in range(tile.vectors):
+                column = b.let(column_first + v * tile.lanes, "column")
+                value = b.let(b.load(result, r * tile.columns + v * tile.lanes, tile.lanes), "sum")
+                if not partial:
+                    finish(Point(shape, (*coords, column), axis, tile.lanes), value)
+                    continue
+                with b.when(column.lt(width)):
+                    inside = b.let(minimum(width - column, tile.lanes), "count") if tile.lanes > 1 else None
+                    finish(Point(shape, (*coords, column), axis, tile.lanes, inside), value)
+
+    if divisible(shape[-1], tile.columns):
+        visit(partial=False)
+        return
+    with b.when((column_first + tile.columns).le(width)):
+        visit(partial=False)
+    with b.otherwise():
+        visit(partial=True)

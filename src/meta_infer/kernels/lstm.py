@@ -1,0 +1,241 @@
+"""LSTM in two launches: the input's part of all steps as one matrix product, then the recurrence.
+
+The gates of `lanes` neighbouring hidden units lie together, in ONNX's order i, o, f, c, so that one pass over a panel
+of the recurrent weights yields everything that the new state of these units needs:
+
+    gates[t]  = x[t] W + Wb + Rb                                for all steps at once
+    i, o, f   = sigmoid(gates[t] + h R)      g = tanh(...)
+    c         = f * c + i * g                h = o * tanh(c)
+
+A chunk of the recurrence is one direction of up to `ROWS` sequences; the weights of a direction stream from cache once
+per step for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.graph import Node, Value
+from meta_infer.ir.group import PLAIN, Group, Layout, Variant
+from meta_infer.ir.loop import Buffer, Expr, Type, const, intrin, maximum, minimum
+from meta_infer.ir.shapes import Dim, product
+from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.gemm_tile import Tile, multiply, pack_panels
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, DType
+
+GATES = 4
+# Sequences of a chunk: three times four accumulators leave registers for the panel.
+ROWS = 3
+_GATES, _RECURRENT = "temp:gates", "packed:recurrent"
+
+ACTIVATIONS: Mapping[str, Callable[[Expr], Expr]] = {
+    "Sigmoid": lambda x: intrin("sigmoid", x),
+    "Tanh": lambda x: intrin("tanh", x),
+    "Relu": lambda x: maximum(x, 0.0),
+}
+_DEFAULT = ("Sigmoid", "Tanh", "Tanh")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes and the names of the group's values, '' where absent. `reverse` is the first direction's."""
+
+    steps: Dim
+    batch: Dim
+    inputs: int
+    hidden: int
+    directions: int
+    reverse: bool
+    activations: tuple[str, str, str]
+    x: str
+    h0: str
+    c0: str
+    y: str
+    y_h: str
+    y_c: str
+    dtype: DType
+
+
+def _problem(group: Group) -> Problem | None:
+    """None when something is asked for that these loops do not do."""
+    anchor = group.anchor
+    names = [*anchor.inputs, *("",) * (8 - len(anchor.inputs))]
+    outputs = [*anchor.outputs, *("",) * (3 - len(anchor.outputs))]
+    weights = [n for n in names[1:4] if n]
+    if names[4] or names[7] or group.epilogue or any(n not in group.constants for n in weights):
+        return None
+    if anchor.attrs.get("layout", 0) or anchor.attrs.get("clip") or anchor.attrs.get("input_forget", 0):
+        return None
+    x, recurrent = group.values[names[0]], group.constants[names[2]]
+    directions, _, hidden = recurrent.shape
+    given = tuple(anchor.attrs.get("activations") or _DEFAULT * directions)             # type: ignore[arg-type, operator]
+    if given[:3] * directions != given or any(name not in ACTIVATIONS for name in given):
+        return None
+    if x.dtype not in (FLOAT32, FLOAT64):
+        return None
+    y, y_h, y_c = (name if name in group.outputs else "" for name in outputs)
+    return Problem(x.shape[0], x.shape[1], group.constants[names[1]].shape[2], hidden, directions,
+                   anchor.attrs.get("direction", "forward") == "reverse", given[:3],     # type: ignore[arg-type]
+                   names[0], names[5], names[6], y, y_h, y_c, x.dtype)
+
+
+def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
+    problem = _problem(group)
+    if problem is None:
+        return
+    weights = problem.directions * GATES * problem.hidden * (problem.inputs + problem.hidden)
+    yield Variant("lstm", "panels", {n: PLAIN for n in group.inputs if n not in group.constants},
+                  {n: PLAIN for n in group.outputs}, packed_bytes=weights * problem.dtype.bytes,
+                  flops=weights * problem.steps * problem.batch * 2)
+
+
+def _by_units(matrix: np.ndarray, lanes: int) -> np.ndarray:
+    """[directions, 4 * hidden, K] -> [directions, K, blocks * 4 * lanes]: gates of `lanes` units side by side."""
+    directions, rows, depth = matrix.shape
+    hidden = rows // GATES
+    blocks = -(-hidden // lanes)
+    padded = np.zeros((directions, GATES, blocks * lanes, depth), matrix.dtype)
+    padded[:, :, :hidden] = matrix.reshape(directions, GATES, hidden, depth)
+    split = padded.reshape(directions, GATES, blocks, lanes, depth).transpose(0, 4, 2, 1, 3)
+    return split.reshape(directions, depth, blocks * GATES * lanes)
+
+
+def _input_product(group: Group, problem: Problem, lanes: int, profile: Profile) -> Lowering:
+    """x [steps * batch, inputs] times W, plus both biases, as a Gemm of its own."""
+    anchor, dtype = group.anchor, problem.dtype
+    weights = np.concatenate(list(_by_units(group.constants[anchor.inputs[1]], lanes)), axis=1)
+    bias = np.zeros((problem.directions, GATES * problem.hidden), weights.dtype)
+    if len(anchor.inputs) > 3 and anchor.inputs[3]:
+        bias = group.constants[anchor.inputs[3]].reshape(problem.directions, 2, -1).sum(axis=1)
+    bias = _by_units(bias[:, :, None], lanes).reshape(-1)
+    rows = product((problem.steps, problem.batch))
+    names = (problem.x, "packed:input", "packed:bias")
+    values = {problem.x: Value(problem.x, dtype, (rows, problem.inputs)),
+              names[1]: Value(names[1], dtype, weights.shape), names[2]: Value(names[2], dtype, bias.shape),
+              _GATES: Value(_GATES, dtype, (rows, weights.shape[1]))}
+    node = Node("Gemm", names, (_GATES,), origins=anchor.origins)
+    gemm = Group(node, names, (_GATES,), values, {names[1]: weights, names[2]: bias})
+    (variant,) = GEMM.variants(gemm, profile)
+    lowering = GEMM.lower(gemm, variant, dict.fromkeys((*names, _GATES), PLAIN), profile)
+    return replace(lowering, packed={**lowering.packed, names[2]: bias})
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    problem = _problem(group)
+    assert problem is not None, "no variant was offered for this group"
+    tile = Tile(problem.dtype, profile.lanes(problem.dtype), GATES, ROWS)
+    projection = _input_product(group, problem, tile.lanes, profile)
+    recurrent = np.stack([pack_panels(side, tile.columns)
+                          for side in _by_units(group.constants[group.anchor.inputs[2]], tile.lanes)])
+    rows = product((problem.steps, problem.batch))
+    gates = Temp(_GATES, problem.dtype, (rows, problem.directions * tile.panels(GATES * problem.hidden) * tile.columns))
+    call = _recurrence(problem, tile)
+    return Lowering((*projection.calls, call), {**projection.packed, _RECURRENT: recurrent}, (gates,))
+
+
+@dataclass(frozen=True)
+class _State:
+    """Buffers of the recurrence. `h` holds two states in turn, [2][rows][width]; `c` one, [rows][width]."""
+
+    gates: Buffer
+    recurrent: Buffer
+    h0: Buffer | None
+    c0: Buffer | None
+    y: Buffer | None
+    y_h: Buffer | None
+    y_c: Buffer | None
+    h: Buffer
+    c: Buffer
+
+
+def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
+    """One function for all directions; see the module's text."""
+    b = Builder("lstm")
+    blocks = -(-problem.hidden // tile.lanes)
+    width = blocks * tile.lanes
+    names = [_GATES, _RECURRENT, problem.h0, problem.c0, problem.y, problem.y_h, problem.y_c]
+    params = [b.input(stem, problem.dtype) if name else None
+              for stem, name in zip(("gates", "recurrent", "h0", "c0"), names, strict=False)]
+    params += [b.output(stem, problem.dtype) if name else None
+               for stem, name in zip(("y", "y_h", "y_c"), names[4:], strict=True)]
+    state = _State(*params, b.scratch("h", problem.dtype, 2 * ROWS * width),             # type: ignore[arg-type]
+                   b.scratch("c", problem.dtype, ROWS * width))
+    steps, batch = b.dim(problem.steps), b.dim(problem.batch)
+    row_blocks = (batch + (ROWS - 1)) // ROWS
+    with b.chunks(row_blocks * problem.directions) as chunk:
+        side, part = b.let(chunk % problem.directions, "side"), b.let(chunk // problem.directions, "part")
+        parts = b.let(row_blocks, "parts")
+        first = b.let(part * batch // parts, "first")
+        size = b.let((part + 1) * batch // parts - first, "size")
+        row0 = b.let(side * batch + first, "row0")                       # in [directions, batch]
+        _exchange(b, problem, tile, size, row0, ((state.h0, state.h), (state.c0, state.c)), start=True)
+        for rows in range(ROWS, 0, -1):
+            with b.when(size.eq(rows)):
+                with b.loop(0, steps, 1, "step") as step:
+                    backward = const(1) if problem.reverse else side
+                    t = b.let(step + backward * (steps - 1 - step * 2), "t")
+                    with b.loop(0, blocks, 1, "block") as block:
+                        _step(b, problem, tile, state, rows, side, first, batch, step, t, block, blocks)
+        last = b.let(steps % 2 * (ROWS * width), "last")
+        _exchange(b, problem, tile, size, row0, ((state.y_h, state.h), (state.y_c, state.c)), start=False, h_at=last)
+    func, dims = b.finish()
+    return KernelCall(func, tuple(name for name in names if name), dims)
+
+
+def _exchange(b: Builder, problem: Problem, tile: Tile, size: Expr, row0: Expr,
+              pairs: tuple[tuple[Buffer | None, Buffer], ...], start: bool, h_at: Expr | None = None) -> None:
+    """Copy states [directions, batch, hidden] into the chunk's memory (zeros where absent), or back at the end."""
+    hidden, lanes = problem.hidden, tile.lanes
+    width = -(-hidden // lanes) * lanes
+    for i, (outside, inside) in enumerate(pairs):
+        if outside is None and not start:
+            continue
+        offset = h_at if h_at is not None and i == 0 else const(0)
+        with b.loop(0, size, 1, "r") as r:
+            for unit in range(0, width, lanes):
+                count = None if unit + lanes <= hidden else const(hidden - unit)
+                here, there = offset + r * width + unit, (row0 + r) * hidden + unit
+                if not start:
+                    b.store(outside, there, b.load(inside, here, lanes), count)          # type: ignore[arg-type]
+                elif outside is None:
+                    b.store(inside, here, const(0, Type(problem.dtype, lanes)))
+                else:
+                    b.store(inside, here, b.load(outside, there, lanes, count))
+
+
+def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, side: Expr, first: Expr, batch: Expr,
+          step: Expr, t: Expr, block: Expr, blocks: int) -> None:
+    """New states of `lanes` hidden units for `rows` sequences."""
+    hidden, lanes, width = problem.hidden, tile.lanes, blocks * tile.lanes
+    old, new = (b.let(parity % 2 * (ROWS * width), "state") for parity in (step, step + 1))
+    line = b.let((t * batch + first) * (problem.directions * blocks) + side * blocks + block, "line")
+    start = [[b.load(state.gates, (line + r * problem.directions * blocks) * tile.columns + g * lanes, lanes)
+              for g in range(GATES)] for r in range(rows)]
+    panel_at = b.let((side * blocks + block) * (hidden * tile.columns), "panel_at")
+    gates = multiply(b, tile, rows, state.h, [old + r * width for r in range(rows)], 1, state.recurrent, panel_at,
+                     tile.columns, const(hidden), start)
+    f, g, h = (ACTIVATIONS[name] for name in problem.activations)
+    unit = b.let(block * lanes, "unit")
+    for r, (gate_i, gate_o, gate_f, gate_c) in enumerate(gates):
+        at = b.let(r * width + unit, "at")
+        kept = b.let(f(gate_f) * b.load(state.c, at, lanes), "kept")
+        c = b.let(kept + f(gate_i) * g(gate_c), "cell")
+        b.store(state.c, at, c)
+        value = b.let(f(gate_o) * h(c), "hidden")
+        b.store(state.h, new + at, value)
+        if state.y is None:
+            continue
+        count = None
+        if hidden % lanes:
+            count = b.let(minimum(const(hidden) - unit, lanes), "count")
+        row = (t * problem.directions + side) * batch + first + r
+        b.store(state.y, row * hidden + unit, value, count)
+
+
+LSTM = Kernel("lstm", ("LSTM",), _variants, _lower)

@@ -1,0 +1,141 @@
+"""ReduceSum, Mean, Max, Min and Prod over any set of axes, in an order that never changes.
+
+Neighbouring axes of one kind (kept or reduced) become one. When the last of them is reduced its elements are summed
+as vectors and then across lanes; when it is kept, vectors run along it and the reduced axes are loops outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.graph import Shape, Value
+from meta_infer.ir.group import PLAIN, Group, Layout, Variant
+from meta_infer.ir.loop import Buffer, Expr, Type, binary, cast, const, minimum
+from meta_infer.ir.shapes import Dim, product
+from meta_infer.kernels.collapse import Collapsed, collapse, operand_values, unflatten
+from meta_infer.kernels.fold import each_vector, fold, identity, row_chunks
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.point import Point, apply_nodes, bind, flat_index, store_outputs
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64
+
+OPERATIONS = {"ReduceSum": "+", "ReduceMean": "+", "ReduceProd": "*", "ReduceMax": "max", "ReduceMin": "min"}
+# Elements read by a chunk.
+GRAIN = 32768
+# Kept elements that one pass over the reduced dims takes along.
+STRIP = 512
+_OUT = "out of reduce"
+
+
+def _axes(group: Group) -> tuple[int, ...]:
+    rank = group.values[group.anchor.inputs[0]].rank
+    axes = group.anchor.attrs.get("axes")
+    return tuple(range(rank)) if axes is None else tuple(int(a) % rank for a in axes)   # type: ignore[union-attr, arg-type]
+
+
+def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
+    x, out = group.values[group.anchor.inputs[0]], group.values[group.anchor.outputs[0]]
+    if x.dtype not in (FLOAT32, FLOAT64, INT32, INT64):
+        return
+    if any(group.values[name].shape != out.shape for name in group.outputs):
+        return
+    yield Variant("reduce", "plain", {n: PLAIN for n in group.inputs if n not in group.constants},
+                  {n: PLAIN for n in group.outputs}, flops=product(x.shape))
+
+
+def _space(group: Group) -> Collapsed:
+    """The input's dims, merged; in it outputs and operands have 1 wherever an axis is reduced."""
+    x, out = group.values[group.anchor.inputs[0]], group.values[group.anchor.outputs[0]]
+    axes = _axes(group)
+
+    def spread(value: Value) -> Value:
+        shape: list[Dim] = [*(1,) * (out.rank - value.rank), *value.shape]
+        if out.rank != x.rank:
+            for axis in sorted(axes):
+                shape.insert(axis, 1)
+        return replace(value, shape=tuple(shape))
+
+    operands = {name: spread(value) for name, value in operand_values(group).items()}
+    return collapse(x.shape, {**operands, _OUT: spread(out)})
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    anchor, dtype = group.anchor, group.values[group.anchor.outputs[0]].dtype
+    space = _space(group)
+    merged, shape, op = space.group(group), space.shape, OPERATIONS[anchor.op]
+    is_reduced = [kept != dim for kept, dim in zip(space.values[_OUT].shape, shape, strict=True)]
+    reduced = tuple(d for d, r in zip(shape, is_reduced, strict=True) if r)
+    b = Builder("reduce")
+    buffers = bind(b, group)
+    x, lanes = buffers[anchor.inputs[0]], profile.lanes(dtype)
+    size = b.dim(product(reduced))
+
+    def coords(kept: Sequence[Expr], steps: Sequence[Expr]) -> tuple[Expr, ...]:
+        kept_left, steps_left = iter(kept), iter(steps)
+        return tuple(next(steps_left) if r else next(kept_left) for r in is_reduced)
+
+    def finish(kept: Sequence[Expr], axis: int, width: int, count: Expr | None, total: Expr) -> None:
+        if anchor.op == "ReduceMean":
+            total = total / cast(size, dtype)
+        point = Point(shape, coords(kept, [const(0)] * len(reduced)), axis, width, count)
+        known = {anchor.outputs[0]: b.let(total, "total")}
+        known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
+        store_outputs(b, merged, known, buffers, layouts, point)
+
+    if is_reduced[-1]:
+        _along_last(b, shape, is_reduced, x, op, Type(dtype, lanes), coords, finish)
+    else:
+        _across_last(b, shape, is_reduced, x, op, Type(dtype, lanes), coords, finish)
+    func, dims = b.finish()
+    return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
+
+
+Coords = Callable[[Sequence[Expr], Sequence[Expr]], tuple[Expr, ...]]
+Finish = Callable[[Sequence[Expr], int, int, Expr | None, Expr], None]
+
+
+def _along_last(b: Builder, shape: Shape, is_reduced: Sequence[bool], x: Buffer, op: str, register: Type,
+                coords: Coords, finish: Finish) -> None:
+    """The last dim is reduced: one output element at a time, vectors along the dim."""
+    kept_dims = tuple(d for d, r in zip(shape, is_reduced, strict=True) if not r)
+    outer = tuple(d for d, r in zip(shape[:-1], is_reduced, strict=False) if r)
+    length, lanes = b.dim(shape[-1]), register.lanes
+    with row_chunks(b, b.dim(product(kept_dims)), b.dim(product(outer)) * length, GRAIN) as (first, last):
+        with b.loop(first, last, 1, "row") as row:
+            kept = unflatten(b, row, kept_dims)
+            total = b.var(const(identity(op, register.dtype), Type(register.dtype)), "acc")
+            with b.loop(0, b.dim(product(outer)), 1, "line") as line:
+                steps = unflatten(b, line, outer)
+                base = b.let(flat_index(b, shape, PLAIN, coords(kept, (*steps, const(0)))), "base")
+                folded = fold(b, op, 0, length, register, lambda at, count: b.load(x, base + at, lanes, count))
+                b.assign(total, binary(op, folded, total))
+            finish(kept, len(shape) - 1, 1, None, total)
+
+
+def _across_last(b: Builder, shape: Shape, is_reduced: Sequence[bool], x: Buffer, op: str, register: Type,
+                 coords: Coords, finish: Finish) -> None:
+    """The last dim is kept: a vector of output elements at a time, one step of the reduced dims after the other."""
+    kept_dims = tuple(d for d, r in zip(shape, is_reduced, strict=True) if not r)[:-1]
+    reduced = tuple(d for d, r in zip(shape, is_reduced, strict=True) if r)
+    width, size, lanes = b.dim(shape[-1]), b.dim(product(reduced)), register.lanes
+    strips = (width + (STRIP - 1)) // STRIP
+    with row_chunks(b, b.dim(product(kept_dims)) * strips, minimum(width, STRIP) * size, GRAIN) as (first, last):
+        parts = b.let(strips, "strips")
+        with b.loop(first, last, 1, "row") as row:
+            outer = unflatten(b, b.let(row // parts), kept_dims)
+            begin = b.let(row % parts * STRIP, "begin")
+
+            def column(at: Expr, count: Expr | None) -> None:
+                total = b.var(const(identity(op, register.dtype), register), "acc")
+                with b.loop(0, size, 1, "step") as step:
+                    steps = unflatten(b, step, reduced)
+                    index = flat_index(b, shape, PLAIN, coords((*outer, at), steps))
+                    b.assign(total, binary(op, b.load(x, index, lanes, count), total))
+                finish((*outer, at), len(shape) - 1, lanes, count, total)
+
+            each_vector(b, begin, b.let(minimum(begin + STRIP, width), "end"), lanes, column)
+
+
+REDUCE = Kernel("reduce", tuple(OPERATIONS), _variants, _lower)
