@@ -55,7 +55,7 @@ def suggestion(op: str) -> str:
     """What to try instead of an op that is not supported: the nearest name that is, else a way out."""
     names = sorted({name for _, name in _table()})
     folded = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(op.lower(), folded, 1, cutoff=0.6)
+    near = difflib.get_close_matches(op.lower(), folded, 1, cutoff=0.7)
     if near and folded[near[0]] != op:
         return f"the nearest supported op is {folded[near[0]]!r}; express the node with supported ops"
     return "express the node with supported ops, or cut it out of the model"
