@@ -1,0 +1,94 @@
+"""Products with packed weights: row remainders, ragged columns, K blocks, empty dims, epilogues, two vector widths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.shapes import Symbol
+from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.gemm_tile import pack_panels
+
+from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
+
+NARROW = make_profile("x86-64-v2")
+PROFILES = (PROFILE, NARROW)
+
+
+def _random(*shape: int, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.simd_bits}")
+@pytest.mark.parametrize("k, n", [(1, 1), (37, 8), (64, 16), (19, 23), (700, 33), (5, 9)])
+def test_every_row_count_of_one_function(profile: Profile, k: int, n: int) -> None:
+    """M is symbolic, so that one function must serve full tiles, every remainder, several blocks, and none."""
+    w, m = _random(k, n, seed=1), Symbol("m", 0, 512).dim
+    for rows in (0, 1, 2, 3, 4, 5, 6, 7, 13, 48, 49, 101):
+        case = make_group("MatMul", {"x": _random(rows, k, seed=rows), "w": w}, constants=("w",), shapes={"x": (m, k)})
+        (variant,) = GEMM.variants(case.group, profile)
+        got = run_group(case.group, GEMM, variant, layouts_of(variant, case.group), case.arrays, profile, seed=rows)
+        np.testing.assert_allclose(got["out"], reference(case, promote=True)["out"], 1e-5, 2e-5 * np.sqrt(k))
+
+
+def test_leading_dims_are_rows() -> None:
+    b, s = Symbol("b", 1, 8).dim, Symbol("s", 1, 256).dim
+    case = make_group("MatMul", {"x": _random(3, 5, 24), "w": _random(24, 20)}, constants=("w",),
+                      shapes={"x": (b, s, 24), "r": (b, s, 20), "m": (b, 1, 1)},
+                      epilogue=[Step("Add", {"bias": _random(20)}), Step("Gelu", attrs={"approximate": "none"}),
+                                Step("Mul", {"m": _random(3, 1, 1)}), Step("Add", {"r": _random(3, 5, 20)})])
+    assert check_case(case, GEMM, 1e-4, 1e-4) == 1
+
+
+@pytest.mark.parametrize("x, w", [((5,), (5, 17)), ((4, 5), (5,)), ((5,), (5,)), ((2, 1, 3, 5), (5, 4)), ((0, 3), (3, 5)),
+                                  ((7, 0), (0, 5)), ((7, 3), (3, 0)), ((1, 1), (1, 1))])
+def test_ranks_and_empty_dims(x: tuple[int, ...], w: tuple[int, ...]) -> None:
+    case = make_group("MatMul", {"x": _random(*x), "w": _random(*w)}, constants=("w",))
+    assert check_case(case, GEMM) == 1
+
+
+@pytest.mark.parametrize("c", [(1,), (13,), (1, 13), (9, 1), (9, 13), None])
+@pytest.mark.parametrize("trans_a, trans_b", [(0, 1), (1, 0)])
+def test_gemm_attributes(c: tuple[int, ...] | None, trans_a: int, trans_b: int) -> None:
+    a, w = _random(9, 21), _random(21, 13, seed=1)
+    inputs = {"a": a.T.copy() if trans_a else a, "w": w.T.copy() if trans_b else w,
+              "c": None if c is None else _random(*c, seed=2)}
+    case = make_group("Gemm", inputs, {"alpha": 0.5, "beta": 2.0, "transA": trans_a, "transB": trans_b},
+                      constants=("w",) if c is None else ("w", "c"), epilogue=[Step("Relu")], keep=("out",))
+    assert check_case(case, GEMM, 1e-4, 1e-5) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64])
+def test_other_types(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    x, w = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((11, 30), (30, 19)))
+    assert check_case(make_group("MatMul", {"x": x, "w": w}, constants=("w",)), GEMM) == 1
+
+
+def test_x_is_its_own_residual() -> None:
+    x = _random(10, 16)
+    assert check_case(make_group("MatMul", {"x": x, "w": _random(16, 16)}, constants=("w",),
+                                 epilogue=[Step("Add", {"x": x})]), GEMM) == 1
+
+
+def test_no_cache_stated_means_no_k_blocks() -> None:
+    case = make_group("MatMul", {"x": _random(5, 900), "w": _random(900, 16)}, constants=("w",))
+    assert check_case(case, GEMM, 1e-4, 1e-4, profile=replace(PROFILE, l1d_bytes=None)) == 1
+
+
+def test_interpreter_agrees_and_finds_no_stray_access() -> None:
+    case = make_group("MatMul", {"x": _random(8, 5), "w": _random(5, 19)}, constants=("w",), epilogue=[Step("Relu")])
+    assert check_case(case, GEMM, engines=("c", "interpret")) == 1
+
+
+def test_run_time_weights_are_not_for_this_kernel() -> None:
+    case = make_group("MatMul", {"x": _random(8, 5), "w": _random(5, 19)})
+    assert not list(GEMM.variants(case.group, PROFILE))
+
+
+def test_panels() -> None:
+    packed = pack_panels(np.arange(10, dtype=np.float32).reshape(2, 5), 4)
+    assert packed.tolist() == [[[0, 1, 2, 3], [5, 6, 7, 8]], [[4, 0, 0, 0], [9, 0, 0, 0]]]

@@ -1,0 +1,67 @@
+"""Products of two run-time operands: numpy's rules for ranks and batch dims, symbolic dims, swapped operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_infer.ir.shapes import Symbol
+from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
+
+from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
+
+NARROW = make_profile("x86-64-v2")
+
+
+def _random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("a, b", [
+    ((5,), (5,)), ((5,), (3, 5, 4)), ((3, 4, 5), (5,)), ((3, 1, 7, 5), (4, 5, 9)), ((2, 3, 1, 4, 6), (3, 2, 6, 1)),
+    ((1, 4, 6), (5, 6, 20)), ((7, 0), (0, 5)), ((0, 3), (3, 5)), ((2, 0, 3, 4), (4, 5)), ((130, 40), (40, 70)),
+    ((2, 140, 8), (2, 8, 16)),
+])
+def test_ranks_and_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    case = make_group("MatMul", {"a": _random(*a), "b": _random(*b, seed=1)})
+    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5) == 1
+
+
+@pytest.mark.parametrize("profile", [PROFILE, NARROW], ids=lambda p: f"{p.simd_bits}")
+def test_attention_scores_at_many_lengths(profile) -> None:  # type: ignore[no-untyped-def]
+    """[b, heads, s, d] x [b, heads, d, s] with scale and mask: one function for every batch and length."""
+    b, s = Symbol("b", 1, 8).dim, Symbol("s", 1, 256).dim
+    shapes = {"q": (b, 3, s, 8), "k": (b, 3, 8, s), "mask": (b, 1, 1, s)}
+    for batch, length in ((1, 1), (2, 7), (1, 16), (3, 33), (1, 131)):
+        case = make_group(
+            "MatMul", {"q": _random(batch, 3, length, 8), "k": _random(batch, 3, 8, length, seed=1)}, shapes=shapes,
+            epilogue=[Step("Div", {"scale": np.float32(2.5)}), Step("Add", {"mask": _random(batch, 1, 1, length)})])
+        (variant,) = MATMUL_BATCHED.variants(case.group, profile)
+        layouts = layouts_of(variant, case.group)
+        got = run_group(case.group, MATMUL_BATCHED, variant, layouts, case.arrays, profile, seed=length)
+        np.testing.assert_allclose(got["e1"], reference(case)["e1"], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("trans_a, trans_b", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_gemm_with_run_time_weights(trans_a: int, trans_b: int) -> None:
+    a, w = _random(9, 21), _random(21, 35, seed=1)
+    inputs = {"a": a.T.copy() if trans_a else a, "w": w.T.copy() if trans_b else w, "c": _random(35, seed=2)}
+    case = make_group("Gemm", inputs, {"alpha": 0.5, "beta": 2.0, "transA": trans_a, "transB": trans_b})
+    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.int64])
+def test_other_types(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-9, 9, shape).astype(dtype) for shape in ((2, 11, 30), (2, 30, 19)))
+    assert check_case(make_group("MatMul", {"a": a, "b": b}), MATMUL_BATCHED) == 1
+
+
+def test_constant_left_hand_side() -> None:
+    case = make_group("MatMul", {"a": _random(6, 10), "b": _random(3, 10, 18)}, constants=("a",))
+    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5) == 1
+
+
+def test_interpreter_agrees() -> None:
+    case = make_group("MatMul", {"a": _random(2, 3, 4), "b": _random(4, 19)})
+    assert check_case(case, MATMUL_BATCHED, engines=("c", "interpret")) == 1
