@@ -38,7 +38,7 @@ class _Token:
 def parse_graph(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Graph:
     """The graph that `print_graph` printed as `text`; `constants` is its `constant_table`.
 
-    `// ...` up to the end of a line is a comment. Raises ValueError naming the line for text that is not a graph
+    `// ...` up to the end of a line is a comment. Raises ValueError naming the line for text that is no graph
     or for a constant whose contents are neither inline nor in the table. The result is not verified.
     """
     parser = _Parser(_tokens(text), constants or {})

@@ -1,0 +1,113 @@
+"""Covers: which nodes of a graph become one unit of code. Every node is in exactly one group.
+
+Groups come in topological order. First every heavy anchor takes the elementwise ops after it (fuse_epilogue.py),
+then the lighter anchors, then elementwise ops group among themselves (fuse_elementwise.py). All else, views,
+shape-changing ops, LSTM and control flow, stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import TypeVar
+
+import numpy as np
+
+from meta_infer.ir.graph import Graph, Node, Value
+from meta_infer.ir.group import Group
+from meta_infer.passes.fuse_elementwise import fuse_elementwise
+from meta_infer.passes.fuse_epilogue import ANCHORS, Flow, flow_of, fuse_epilogue, is_elementwise, leaving
+from meta_infer.passes.rewrite import key_of
+from meta_infer.support.errors import InternalError
+
+T = TypeVar("T")
+Scope = tuple[Mapping[str, T], Mapping[str, T]]
+"""Look-up in the graph itself, then in those around it."""
+
+
+def propose_covers(graph: Graph, disabled: frozenset[str] = frozenset(),
+                   outer_values: Mapping[str, Value] | None = None,
+                   outer_constants: Mapping[str, np.ndarray] | None = None) -> tuple[Group, ...]:
+    """Maximal legal groups, in an order in which they can run; regions of control flow are not entered.
+
+    `disabled` may name fuse_epilogue and fuse_elementwise. For a region, `outer_values` and `outer_constants` are
+    those of the graphs around it, which its captures come from.
+    """
+    flow = flow_of(graph)
+    groups: list[frozenset[str]] = []
+    taken: set[str] = set()
+
+    def add(keys: frozenset[str]) -> None:
+        groups.append(keys)
+        taken.update(keys)
+
+    if "fuse_epilogue" not in disabled:
+        reserved = {key_of(node) for node in graph.nodes if not is_elementwise(node)}
+        for ops in ANCHORS:
+            for node in graph.nodes:
+                if node.op in ops:
+                    add(fuse_epilogue(flow, node, taken | reserved))
+    for node in graph.nodes:
+        if key_of(node) in taken:
+            continue
+        alone = frozenset({key_of(node)})
+        fuse = is_elementwise(node) and "fuse_elementwise" not in disabled
+        add(fuse_elementwise(flow, node, taken) if fuse else alone)
+    values, constants = (graph.values, outer_values or {}), (graph.constants, outer_constants or {})
+    return tuple(_group(flow, nodes, nodes[0], values, constants) for nodes in _ordered(flow, groups))
+
+
+def build_group(graph: Graph, nodes: Sequence[Node], anchor: Node,
+                outer_values: Mapping[str, Value] | None = None,
+                outer_constants: Mapping[str, np.ndarray] | None = None) -> Group:
+    """The group of `nodes` of `graph` (in topological order) around `anchor`, which is one of them.
+
+    Inputs are the anchor's in its order, then what the other nodes add, each once; outputs are the values that are
+    read outside, in order.
+    """
+    return _group(flow_of(graph), nodes, anchor, (graph.values, outer_values or {}),
+                  (graph.constants, outer_constants or {}))
+
+
+def _group(flow: Flow, nodes: Sequence[Node], anchor: Node, values: Scope[Value],
+           constants: Scope[np.ndarray]) -> Group:
+    keys = frozenset(map(key_of, nodes))
+    at = next(i for i, node in enumerate(nodes) if key_of(node) == key_of(anchor))
+    made = [name for node in nodes for name in node.outputs if name]
+    reads = [name for node in (anchor, *nodes[:at], *nodes[at + 1:]) for name in node.reads]
+    inputs = tuple(dict.fromkeys(name for name in reads if name not in made))
+    out = set(leaving(flow, keys))
+    known = {name: scope[name] for name in inputs for scope in constants if name in scope}
+    types = {name: next(scope[name] for scope in values if name in scope) for name in (*inputs, *made)}
+    return Group(anchor, inputs, tuple(name for name in made if name in out), types, known, tuple(nodes[:at]),
+                 tuple(nodes[at + 1:]))
+
+
+def _ordered(flow: Flow, groups: list[frozenset[str]]) -> list[list[Node]]:
+    """Nodes of each group in topological order, and the groups too, else near the order of their last nodes.
+
+    Raises InternalError when groups depend on each other in a cycle.
+    """
+    holder = {key: i for i, keys in enumerate(groups) for key in keys}
+    waits = []
+    for i, keys in enumerate(groups):
+        reads = {name for key in keys for name in flow.nodes[key].reads}
+        waits.append({holder[flow.makers[name]] for name in reads if name in flow.makers} - {i})
+    after: dict[int, list[int]] = {}
+    for i, needed in enumerate(waits):
+        for other in needed:
+            after.setdefault(other, []).append(i)
+    last = [max(flow.places[key] for key in keys) for keys in groups]
+    ready = [(last[i], i) for i, needed in enumerate(waits) if not needed]
+    heapify(ready)
+    order = []
+    while ready:
+        _, i = heappop(ready)
+        order.append([flow.nodes[key] for key in sorted(groups[i], key=lambda key: flow.places[key])])
+        for other in after.get(i, []):
+            waits[other].discard(i)
+            if not waits[other]:
+                heappush(ready, (last[other], other))
+    if len(order) != len(groups):
+        raise InternalError("groups depend on each other in a cycle", what=f"graph {flow.graph.name!r}")
+    return order
