@@ -170,9 +170,9 @@ class Prelude:
             case "mad":
                 return self._mad(name, dtype, lanes)
             case "sqrt":
-                return (f"INLINE {v} {name}({v} a) {{\n#if defined(__clang__)\n    return __builtin_elementwise_sqrt(a);"
-                        f"\n#else\n    {v} r;\n    for (int i = 0; i < {lanes}; ++i) r[i] = ({t})__builtin_sqrt"
-                        f"{_suffix(dtype)}(a[i]);\n    return r;\n#endif\n}}")
+                one = f"({t})__builtin_sqrt{_suffix(dtype)}(a[i])"
+                slow = f"    {v} r;\n    for (int i = 0; i < {lanes}; ++i) r[i] = {one};\n    return r;"
+                return _either(f"INLINE {v} {name}({v} a)", "    return __builtin_elementwise_sqrt(a);", slow)
             case "floor" | "ceil" | "trunc" | "rint":
                 return self._round(operation, name, dtype, lanes)
             case "reduce_add" | "reduce_min" | "reduce_max":
@@ -184,8 +184,8 @@ class Prelude:
         v, t = short_name(dtype, lanes), memory_type(dtype)
         loop = f"for (int i = 0; i < {lanes}; ++i) if (i < n) "
         if operation == "load_n":
-            head, body = f"INLINE {v} {name}(const {t}* p, int64_t n)", f"    {v} r = {{0}};\n    {loop}r[i] = p[i];\n" \
-                "    return r;"
+            head = f"INLINE {v} {name}(const {t}* p, int64_t n)"
+            body = f"    {v} r = {{0}};\n    {loop}r[i] = p[i];\n    return r;"
         else:
             head, body = f"INLINE void {name}({t}* p, {v} a, int64_t n)", f"    {loop}p[i] = a[i];"
         if "avx2" not in self.isa.features or dtype.bits < 32:
@@ -197,7 +197,7 @@ class Prelude:
         masked = "__builtin_convertvector(inside, mask)"
         fast = (f"    return ({v})__builtin_masked_load({masked}, p, (value)({v}){{0}});" if operation == "load_n"
                 else f"    __builtin_masked_store({masked}, (value)a, p);")
-        return f"{head} {{\n#if defined(__clang__)\n{mask}{bools}{fast}\n#else\n{body}\n#endif\n}}"
+        return _either(head, mask + bools + fast, body)
 
     def _mad(self, name: str, dtype: DType, lanes: int) -> str:
         v = short_name(dtype, lanes)
@@ -208,8 +208,7 @@ class Prelude:
                 f"__builtin_fma{_suffix(dtype)}(a[i], b[i], c[i]);\n    return r;")
         gcc = _gcc_x86_fma(dtype, lanes) if self.isa.architecture == "x86_64" else ""
         other = f"    return {gcc}(a, b, c);" if gcc else loop
-        return (f"{head} {{\n#if defined(__clang__)\n    return __builtin_elementwise_fma(a, b, c);\n#else\n{other}\n"
-                "#endif\n}")
+        return _either(head, "    return __builtin_elementwise_fma(a, b, c);", other)
 
     def _round(self, operation: str, name: str, dtype: DType, lanes: int) -> str:
         """Rounding to integers. Without an instruction: add and subtract 2^(mantissa bits), then correct."""
@@ -236,8 +235,7 @@ class Prelude:
         head = f"INLINE {v} {name}({v} a)"
         if dtype.bits < 32 or not ("sse4_1" in self.isa.features or self.isa.architecture == "aarch64"):
             return f"{head} {{\n{slow}\n}}"
-        return (f"{head} {{\n#if defined(__clang__)\n    return __builtin_elementwise_{operation}(a);\n#else\n{slow}\n"
-                "#endif\n}")
+        return _either(head, f"    return __builtin_elementwise_{operation}(a);", slow)
 
     def _reduce(self, operation: str, name: str, dtype: DType, lanes: int) -> str:
         """Halves are combined until one element is left, always in this order."""
@@ -269,6 +267,11 @@ class Prelude:
             quotient = f"    const {v} q = {select}(b == 0, a - a, {select}(b == -1, -a, a / safe));\n"
         result = "q" if operation == "div" else f"{select}(b == 0, a - a, a - q * b)"
         return f"{head} {{\n{safe}{quotient}    return {result};\n}}"
+
+
+def _either(head: str, clang: str, other: str) -> str:
+    """A function with one body for clang and one for other compilers."""
+    return f"{head} {{\n#if defined(__clang__)\n{clang}\n#else\n{other}\n#endif\n}}"
 
 
 def _suffix(dtype: DType) -> str:

@@ -19,32 +19,21 @@ from meta_infer.backends.cpu.emit_expr import Code, ExprEmitter, is_plain
 from meta_infer.hardware.isa import isa_named
 from meta_infer.ir.loop import (
     Assign,
-    Bin,
-    Bitcast,
     Buffer,
-    Cast,
     Const,
     Decl,
     Expr,
     For,
     If,
-    Intrin,
     Let,
-    Load,
     LoopFunc,
-    Mad,
     Prefetch,
-    Reduce,
-    Select,
-    Shuffle,
-    Splat,
     Stmt,
     Store,
-    Un,
     Var,
 )
 from meta_infer.ir.shapes import Dim, Symbol
-from meta_infer.ir.walk_loop import walk_stmts
+from meta_infer.ir.walk_loop import operands, walk_stmts
 from meta_infer.support.errors import InternalError
 
 _SIGNATURE = "void {name}(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch)"
@@ -61,24 +50,6 @@ typedef struct {
 """
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """The operands of an expression, in order."""
-    match expr:
-        case Bin(a=a, b=b) | Shuffle(a=a, b=b):
-            return (a, b)
-        case Un(a=a) | Cast(a=a) | Bitcast(a=a) | Splat(a=a) | Reduce(a=a):
-            return (a,)
-        case Mad(a=a, b=b, c=c):
-            return (a, b, c)
-        case Select(cond=cond, a=a, b=b):
-            return (cond, a, b)
-        case Load(index=index, count=count):
-            return (index,) if count is None else (index, count)
-        case Intrin(args=args):
-            return args
-    return ()
-
-
 def _shared(roots: Sequence[Expr]) -> list[Expr]:
     """Expressions (by identity) that occur more than once below `roots`, operands before users."""
     uses: Counter[int] = Counter()
@@ -88,7 +59,7 @@ def _shared(roots: Sequence[Expr]) -> list[Expr]:
         uses[id(expr)] += 1
         if uses[id(expr)] > 1:
             return
-        for child in children(expr):
+        for child in operands(expr):
             visit(child)
         order.append(expr)
 
@@ -249,7 +220,8 @@ class _FunctionEmitter:
             if buffer.space == "stack":
                 assert isinstance(buffer.size, Const)
                 size = max(int(buffer.size.value), 1)
-                self.line(f"{memory_type(buffer.dtype)} {self.names[buffer.name]}[{size}] __attribute__((aligned(64)));")
+                name = self.names[buffer.name]
+                self.line(f"{memory_type(buffer.dtype)} {name}[{size}] __attribute__((aligned(64)));")
 
     def run(self) -> str:
         func = self.func
@@ -323,8 +295,8 @@ def emit_table(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Seq
     """The unit that lists all kernels by name, and computes every dimension of the program from its symbols."""
     parts = [HEADER, KERNEL_TYPE]
     for func in funcs:
-        parts.append(f"int64_t {func.name}_chunks(const int64_t* dims);\nint64_t {func.name}_scratch(const int64_t* dims);\n"
-                     + _SIGNATURE.format(name=func.name) + ";")
+        sizes = [f"int64_t {func.name}_{kind}(const int64_t* dims);" for kind in ("chunks", "scratch")]
+        parts.append("\n".join([*sizes, _SIGNATURE.format(name=func.name) + ";"]))
     rows = [f'    {{"{f.name}", {f.name}_chunks, {f.name}_scratch, {f.name}}},' for f in funcs]
     rows = rows or ["    {0, 0, 0, 0},"]
     export = '__attribute__((visibility("default")))'

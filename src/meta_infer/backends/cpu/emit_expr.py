@@ -128,7 +128,7 @@ class ExprEmitter:
                 return Code(f"{self.prelude.use(name, a.type.dtype, a.type.lanes)}({self.text(a)})")
             case Intrin():
                 return self._intrin(expr)
-        raise InternalError(f"no C for {type(expr).__name__}", what="CPU code generator")
+        raise InternalError(f"no C for {expr.__class__.__name__}", what="CPU code generator")
 
     def _call(self, operation: str, type: Type, *args: Expr) -> Code:
         name = self.prelude.use(operation, type.dtype, type.lanes)
@@ -296,7 +296,7 @@ class ExprEmitter:
                 return Code(f"({mask}){{{parts}}}", _UNARY, bits)
             case Bitcast(a=a):
                 return self.code(a, wanted)
-        raise InternalError(f"no C for a bool vector {type(expr).__name__}", what="CPU code generator")
+        raise InternalError(f"no C for a bool vector {expr.__class__.__name__}", what="CPU code generator")
 
     def _mask_binary(self, op: str, a: str, b: str, bits: int) -> Code:
         """Booleans as masks, where true is -1: an order of truth values is the reverse of that of the masks."""

@@ -20,7 +20,8 @@ TARGETS = {
     "x86-64-v3": Target("x86_64-linux-gnu.2.17", "x86_64_v3", ("-march=x86-64-v3",)),
     "x86-64-v4": Target("x86_64-linux-gnu.2.17", "x86_64_v4", ("-march=x86-64-v4",)),
     "aarch64": Target("aarch64-linux-gnu.2.17", "generic", ("-march=armv8-a",)),
-    "armv7": Target("arm-linux-gnueabihf.2.17", "generic+v7a+neon+vfp4", ("-march=armv7-a+neon-vfpv4", "-mfloat-abi=hard")),
+    "armv7": Target("arm-linux-gnueabihf.2.17", "generic+v7a+neon+vfp4",
+                    ("-march=armv7-a+neon-vfpv4", "-mfloat-abi=hard")),
     "riscv64": Target("riscv64-linux-gnu.2.27", "baseline_rv64", ("-march=rv64gc",)),
 }
 """By the names of hardware/isa.py. A glibc of 2.17 is asked for only so that headers of every Linux fit."""

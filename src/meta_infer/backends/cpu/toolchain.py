@@ -59,7 +59,8 @@ def find_compiler(switches: Switches | None = None) -> Compiler:
         return Compiler((str(zig), "cc"), "zig", f"ziglang {metadata.version('ziglang')}")
     words = named.split()
     if shutil.which(words[0]) is None:
-        raise ToolchainError(f"{words[0]!r} is not an executable on the PATH", what="environment variable META_INFER_CC",
+        raise ToolchainError(f"{words[0]!r} is not an executable on the PATH",
+                             what="environment variable META_INFER_CC",
                              hint="give a full path, or unset it to use the ziglang package")
     try:
         shown = subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -135,7 +136,8 @@ class _Workshop:
 
     def _run(self, arguments: list[str], folder: Path, unit: _Unit | None) -> None:
         # zig keeps every object in its local cache: a folder that goes away with this call keeps that bounded.
-        env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "zig"), "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
+        env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "zig"),
+               "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
         try:
             done = subprocess.run([*self.compiler.command, *arguments], capture_output=True, text=True, env=env,
                                   timeout=_TIME_LIMIT, check=False)
@@ -151,7 +153,8 @@ class _Workshop:
             failed = self.cache / f"failed-{unit.digest(self.identity)[:12]}-{unit.name}"
             failed.write_text(unit.text)
             kept = f"\n  source kept at {failed}"
-        raise ToolchainError("\n  ".join(errors[:5]) + kept, what=f"{self.compiler.version} exited with {done.returncode}",
+        raise ToolchainError("\n  ".join(errors[:5]) + kept,
+                             what=f"{self.compiler.version} exited with {done.returncode}",
                              hint="this is a fault of the code generator: report it with the kept source")
 
 
