@@ -48,7 +48,7 @@ def read_attributes(present: Iterable[AttributeProto], schema: defs.OpSchema | N
     plain: dict[str, Attr] = {}
     tensors: dict[str, np.ndarray] = {}
     graphs: dict[str, GraphProto] = {}
-    for attribute in [*present, *_defaults(schema)]:
+    for attribute in [*present, *default_attributes(schema)]:
         name, kind = attribute.name, attribute_type(attribute)
         if name in plain or name in tensors or name in graphs:
             continue                                     # a default of an attribute that is present
@@ -61,7 +61,8 @@ def read_attributes(present: Iterable[AttributeProto], schema: defs.OpSchema | N
     return Attributes(plain, tensors, graphs)
 
 
-def _defaults(schema: defs.OpSchema | None) -> list[AttributeProto]:
+def default_attributes(schema: defs.OpSchema | None) -> list[AttributeProto]:
+    """Every attribute that has a default, with it; none without a schema."""
     if schema is None:
         return []
     found = [(name, formal.default_value) for name, formal in schema.attributes.items()]

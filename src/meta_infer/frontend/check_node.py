@@ -75,7 +75,7 @@ def _attribute_problems(node: NodeProto, schema: defs.OpSchema, what: str) -> It
             yield ModelError(f"attribute {name!r} is unknown to version {schema.since_version} of "
                              f"{node.op_type}", what=what, hint=f"its attributes are: {known}")
             continue
-        wanted, found = int(schema.attributes[name].type.value), attribute_type(attribute)
+        wanted, found = _kind(schema.attributes[name]), attribute_type(attribute)
         if attribute.ref_attr_name:
             yield ModelError(f"attribute {name!r} refers to {attribute.ref_attr_name!r} outside of a function",
                              what=what, hint=_AGAIN)
@@ -85,13 +85,18 @@ def _attribute_problems(node: NodeProto, schema: defs.OpSchema, what: str) -> It
     for name, formal in schema.attributes.items():
         if formal.required and name not in seen:
             yield ModelError(f"the required attribute {name!r} is missing", what=what,
-                             hint=f"set {name!r} ({_type(int(formal.type.value))}) on the node")
+                             hint=f"set {name!r} ({_type(_kind(formal))}) on the node")
 
 
 def _is_empty_list(attribute: AttributeProto, wanted: int) -> bool:
     """An empty list of IR version 1, whose type cannot be told."""
     lists = (AttributeProto.FLOATS, AttributeProto.INTS, AttributeProto.STRINGS)
     return attribute_type(attribute) == AttributeProto.UNDEFINED and wanted in lists
+
+
+def _kind(formal: defs.OpSchema.Attribute) -> int:
+    """The attribute type of a schema, in the numbers of AttributeProto."""
+    return int(formal.type.value)  # type: ignore[attr-defined]
 
 
 def _type(kind: int) -> str:

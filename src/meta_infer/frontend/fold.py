@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -51,7 +52,7 @@ def _is_symbolic(attr: object) -> bool:
 
 
 def _elements(found: TensorType) -> int:
-    return int(np.prod(found.shape, dtype=object)) if found.shape else 1  # type: ignore[arg-type]
+    return math.prod(dim for dim in found.shape if isinstance(dim, int))
 
 
 def drop_dead(graph: Graph) -> Graph:

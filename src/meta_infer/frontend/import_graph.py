@@ -189,7 +189,8 @@ class GraphImporter:
         for outer_name, value in zip(proto.output, branch.output, strict=False):
             if outer_name:
                 result = self._name(body, outer_name)
-                self._emit(body, Node("Identity", (inner.names[value.name],), (result,), origins=(proto.name or outer_name,)))
+                origin = proto.name or outer_name
+                self._emit(body, Node("Identity", (inner.names[value.name],), (result,), origins=(origin,)))
 
     @contextmanager
     def _explained(self, label: str, inputs: Sequence[str]) -> Iterator[None]:

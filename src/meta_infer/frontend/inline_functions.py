@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import onnx
 from onnx import GraphProto, NodeProto, inliner
 
+from meta_infer.frontend.attributes import default_attributes
 from meta_infer.frontend.check_model import opsets_of
 from meta_infer.frontend.check_node import domain_of
 from meta_infer.frontend.importers import is_imported, schema_for
@@ -23,14 +25,27 @@ def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     if proto.functions:
         _refuse_recursion(proto)
-        proto = _inlined(proto, lambda model: inliner.inline_local_functions(model), "functions of the model")
+        proto = _inlined(proto, inliner.inline_local_functions, "functions of the model")
     for _ in range(_ROUNDS):
         wanted = sorted(_expandable(proto.graph, opsets_of(proto)))
         if not wanted:
             break
-        proto = _inlined(proto, lambda model, ids=tuple(wanted): inliner.inline_selected_functions(
-            model, list(ids), inline_schema_functions=True), f"op {wanted[0][1]}")
+        expand = partial(inliner.inline_selected_functions, function_ids=wanted, inline_schema_functions=True)
+        proto = _inlined(_with_defaults(proto, wanted), expand, f"op {wanted[0][1]}")
     return proto
+
+
+def _with_defaults(proto: onnx.ModelProto, ops: list[tuple[str, str]]) -> onnx.ModelProto:
+    """Write the default attributes of these ops out: the inliner drops what a body takes from a default."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    opsets = opsets_of(copy)
+    for node in _all_nodes(copy.graph):
+        key = (domain_of(node), node.op_type)
+        schema = schema_for(*key, opsets[key[0]]) if key in ops else None
+        present = {attribute.name for attribute in node.attribute}
+        node.attribute.extend(a for a in default_attributes(schema) if a.name not in present)
+    return copy
 
 
 def _inlined(proto: onnx.ModelProto, inline: Callable[[onnx.ModelProto], onnx.ModelProto],
@@ -50,7 +65,7 @@ def _expandable(graph: GraphProto, opsets: dict[str, int]) -> set[tuple[str, str
         schema = schema_for(domain, node.op_type, opsets[domain]) if domain in opsets else None
         if schema is None or is_imported(domain, node.op_type, schema.since_version):
             continue
-        if schema.has_function or schema.has_context_dependent_function:
+        if schema.has_function or schema.has_context_dependent_function:  # type: ignore[attr-defined]
             found.add((domain, node.op_type))
     return found
 

@@ -5,6 +5,7 @@ Weights in files beside the model are mapped, not read, so a model of any size c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +80,7 @@ class LoadedModel:
                                    what=what, hint="export with float32 or integer types") from None
         if dtype.name in ("int4", "uint4"):
             return self._unpack_external(tensor, file, offset, what)
-        count = int(np.prod(dims, dtype=object)) if dims else 1
+        count = math.prod(dims)
         need = count * dtype.itemsize
         if min((*dims, offset)) < 0 or length not in (None, need) or offset + need > file.stat().st_size:
             raise ModelError(
@@ -95,7 +96,7 @@ class LoadedModel:
         inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims)
         with file.open("rb") as stream:
             stream.seek(offset)
-            inline.raw_data = stream.read((int(np.prod(tensor.dims)) + 1) // 2)
+            inline.raw_data = stream.read((math.prod(tensor.dims) + 1) // 2)
         return self.array(inline, what)
 
 
