@@ -1,0 +1,219 @@
+"""A program and its memory plan as the binary command table that the runtime interprets.
+
+    Call(conv_direct, (x, w, y), dims=(4*W,))   ->   record {op 1, kernel 0, args refs[0:3], dims refs[3:4]}
+
+The records are those of runtime/c/mi_plan.h, which checks every field when a package is loaded. A dim is an index
+into the dim table: the slots of `lower.dims.program_dims`, then literals.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meta_infer.ir.program import (
+    BufferDecl,
+    Call,
+    Command,
+    Copy,
+    Fill,
+    If,
+    Loop,
+    MemoryPlan,
+    Program,
+    SetDim,
+    Wait,
+    walk_commands,
+)
+from meta_infer.ir.shapes import Dim, symbols_of, upper
+from meta_infer.lower.dims import program_dims
+from meta_infer.package.constants import ConstantPlacement
+from meta_infer.package.format import PLAN_VERSION
+from meta_infer.support.errors import InternalError
+
+MAGIC = b"MI-PLAN\0"
+NONE = 0xFFFFFFFF
+MAX_RANK = 16
+_LARGEST = 1 << 56
+_KINDS = {"input": 0, "output": 1, "const": 2, "temp": 3}
+_HEADER = struct.Struct("<8sIIQQQ10III")
+_SYMBOL = struct.Struct("<qqqII")
+_BUFFER = struct.Struct("<QQ12I")
+_COMMAND = struct.Struct("<10IQ")
+_KERNEL = struct.Struct("<4I")
+
+
+def buffer_order(program: Program) -> tuple[str, ...]:
+    """Buffer names by index in the table: as declared, but a view always after the buffer it lies in."""
+    order: dict[str, None] = {}
+    for name in program.buffers:
+        chain = [name]
+        while (alias := program.buffers[chain[-1]].alias) is not None:
+            chain.append(alias)
+        order.update(dict.fromkeys(reversed(chain)))
+    return tuple(order)
+
+
+def command_count(commands: tuple[Command, ...]) -> int:
+    return sum(1 for _ in walk_commands(commands))
+
+
+@dataclass
+class _Encoder:
+    """The sections as they fill."""
+
+    program: Program
+    plan: MemoryPlan
+    placed: ConstantPlacement
+    kernels: Sequence[str]
+    refs: list[int] = field(default_factory=list)
+    text: bytearray = field(default_factory=bytearray)
+    literals: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.buffers = buffer_order(self.program)
+        self.index = {name: i for i, name in enumerate(self.buffers)}
+        self.slots: dict[Dim, int] = {dim: i for i, dim in enumerate(program_dims(self.program))}
+        self.symbols = {name: i for i, name in enumerate(self.program.symbols)}
+        self.kernel_index = {name: i for i, name in enumerate(self.kernels)}
+        self.given = {d.symbol.name for d in self.program.input_dims}
+
+    def dim(self, dim: Dim) -> int:
+        """Index of `dim` in the dim table."""
+        if isinstance(dim, int):
+            return len(self.slots) + self.literals.setdefault(dim, len(self.literals))
+        if max(abs(b) for b in (upper(dim), upper(-dim))) > _LARGEST:
+            raise InternalError(f"dimension {dim} may reach {upper(dim)}, more than the runtime can address",
+                                hint="give its symbols smaller ranges with --shape")
+        return self.slots[dim]
+
+    def add_refs(self, values: Sequence[int]) -> int:
+        """Where `values` begin among the refs."""
+        self.refs += values
+        return len(self.refs) - len(values)
+
+    def add_text(self, text: str) -> int:
+        start = len(self.text)
+        self.text += text.replace("\0", "?").encode() + b"\0"
+        return start
+
+    # --- records ------------------------------------------------------------------------------------------
+
+    def symbol(self, name: str) -> bytes:
+        symbol = self.program.symbols[name]
+        return _SYMBOL.pack(symbol.lo, symbol.hi, symbol.step, self.add_text(name), 0)
+
+    def buffer(self, name: str) -> bytes:
+        decl = self.program.buffers[name]
+        offset = capacity = first = last = 0
+        shown = name
+        if decl.alias is None and decl.kind == "temp" and name in self.plan.placements:
+            place = self.plan.placements[name]
+            offset, capacity, first, last = place.offset, place.nbytes, place.first, place.last
+        elif decl.kind == "const" and decl.alias is None:
+            offset, capacity = self.placed.offsets[name], self.placed.sizes[name]
+        with_shape = name in self.program.inputs or name in self.program.outputs
+        if with_shape:
+            capacity = capacity or decl.dtype.nbytes(max(upper(decl.elements), 0))
+            shown = self._user_name(name)
+        if with_shape and len(decl.shape) > MAX_RANK:
+            raise InternalError(f"rank {len(decl.shape)} is more than {MAX_RANK}", what=f"buffer {name!r}")
+        shape = self.add_refs([self.dim(d) for d in decl.shape]) if with_shape else 0
+        late = any(s.name not in self.given for s in symbols_of(decl.elements))
+        return _BUFFER.pack(
+            offset, capacity, _KINDS[decl.kind], decl.dtype.bits,
+            NONE if decl.alias is None else self.index[decl.alias], self.dim(decl.offset), self.dim(decl.elements),
+            first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(late), 0)
+
+    def _user_name(self, buffer: str) -> str:
+        """The ONNX name of an input or output, for messages."""
+        program = self.program
+        for buffers, names in ((program.inputs, program.input_names), (program.outputs, program.output_names)):
+            if buffer in buffers and names:
+                return names[buffers.index(buffer)]
+        return buffer
+
+    def kernel(self, name: str) -> bytes:
+        func = self.program.kernels[name]
+        return _KERNEL.pack(self.add_text(name), len(func.params), len(func.dims), 0)
+
+    def command(self, command: Command) -> bytes:
+        value, waits, signals = 0, getattr(command, "waits", ()), getattr(command, "signals", None)
+        match command:
+            case Call():
+                args = self.add_refs([self.index[a] for a in command.args])
+                dims = self.add_refs([self.dim(d) for d in command.dims])
+                op, operands = 1, [self.kernel_index[command.kernel], args, len(command.args), dims, len(command.dims)]
+            case Copy():
+                op, operands = 2, [self.index[command.src], self.index[command.dst], self.dim(command.count),
+                                   self.dim(command.src_offset), self.dim(command.dst_offset)]
+            case Fill():
+                op, operands = 3, [self.index[command.dst]]
+                value = element_bits(self.program.buffers[command.dst], command.value)
+            case SetDim():
+                op, operands = 4, [self.symbols[command.symbol], self.index[command.src], command.index]
+            case If():
+                op, operands = 5, [self.index[command.cond], command_count(command.then), command_count(command.orelse)]
+            case Loop():
+                op, operands = 6, [self.index[n] if n else NONE for n in (
+                    command.trip_count, command.cond, command.iteration)]
+                operands += [command_count(command.body), self.symbols[command.symbol] if command.symbol else NONE]
+            case Wait():
+                op, operands, waits = 7, [], command.tokens
+        operands += [0] * (5 - len(operands))
+        return _COMMAND.pack(op, command.queue, NONE if signals is None else signals, self.add_refs(list(waits)),
+                             len(waits), *operands, value)
+
+
+def element_bits(buffer: BufferDecl, value: float | int) -> int:
+    """The bits of one element of `buffer` that holds `value`, as an unsigned number."""
+    return int.from_bytes(np.array(value).astype(buffer.dtype.numpy).tobytes(), "little")
+
+
+def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequence[str],
+                   placed: ConstantPlacement) -> bytes:
+    """The command table of `program` for code whose kernel table is in `kernel_order`.
+
+    `placed` says where each constant lies in weights.bin. Raises InternalError for a dim beyond 2^56, a rank beyond
+    16, or a space other than 'ram'.
+    """
+    spaces = set(memory_plan.sizes) - {"ram"}
+    if spaces:
+        raise InternalError(f"the processor runtime has no memory space {sorted(spaces)[0]!r}")
+    enc = _Encoder(program, memory_plan, placed, kernel_order)
+    symbols = b"".join(enc.symbol(name) for name in program.symbols)
+    buffers = b"".join(enc.buffer(name) for name in enc.buffers)
+    commands = b"".join(enc.command(c) for c in walk_commands(program.commands))
+    kernels = b"".join(enc.kernel(name) for name in kernel_order)
+    inputs = [enc.index[n] for n in program.inputs]
+    input_dims = [n for d in program.input_dims
+                  for n in (enc.symbols[d.symbol.name], program.inputs.index(d.input), d.axis)]
+    words = [*inputs, *(enc.index[n] for n in program.outputs), *input_dims, *enc.refs]
+    enc.add_text("")
+    body = b"".join([struct.pack(f"<{len(enc.literals)}q", *enc.literals), symbols, buffers, commands, kernels,
+                     struct.pack(f"<{len(words)}I", *words), bytes(enc.text)])
+    header = _HEADER.pack(
+        MAGIC, PLAN_VERSION, 0, _HEADER.size + len(body), memory_plan.sizes.get("ram", 0), placed.total,
+        len(program.symbols), len(enc.slots), len(enc.literals), len(enc.buffers), len(program.inputs),
+        len(program.outputs), len(program.input_dims), len(enc.refs), command_count(program.commands),
+        len(kernel_order), len(enc.text), 0)
+    return header + body
+
+
+def last_writers(program: Program) -> dict[str, int]:
+    """Buffer -> index of the last command that writes it, over buffers that some command writes."""
+    found: dict[str, int] = {}
+    for position, command in enumerate(walk_commands(program.commands)):
+        match command:
+            case Call(kernel=kernel, args=args):
+                for arg, param in zip(args, program.kernels[kernel].params, strict=True):
+                    if param.mode != "in":
+                        found[arg] = position
+            case Copy(dst=dst) | Fill(dst=dst):
+                found[dst] = position
+            case Loop(iteration=iteration):
+                found[iteration] = position
+    return found

@@ -1,0 +1,45 @@
+"""Where each constant lies in weights.bin: 64-byte aligned, equal contents once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from meta_infer.ir.program import Program
+from meta_infer.package.format import CONSTANT_ALIGNMENT, Piece
+
+
+@dataclass(frozen=True)
+class ConstantPlacement:
+    """`offsets` and `sizes` in bytes per constant buffer, `pieces` the contents of weights.bin, `total` their bytes."""
+
+    offsets: Mapping[str, int]
+    sizes: Mapping[str, int]
+    pieces: tuple[Piece, ...]
+    total: int
+
+
+def place_constants(program: Program) -> ConstantPlacement:
+    """Lay out the contents of all const buffers in the order they are declared."""
+    offsets: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    known: dict[bytes, int] = {}
+    pieces: list[Piece] = []
+    total = 0
+    for name, decl in program.buffers.items():
+        if decl.kind != "const" or decl.alias is not None:
+            continue
+        raw = np.ascontiguousarray(program.constants[name]).reshape(-1).view(np.uint8)
+        key = hashlib.sha256(raw).digest() + len(raw).to_bytes(8, "little")
+        if key not in known:
+            padding = -total % CONSTANT_ALIGNMENT
+            if padding:
+                pieces.append(bytes(padding))
+            known[key] = total + padding
+            pieces.append(memoryview(raw) if len(raw) else b"")
+            total += padding + len(raw)
+        offsets[name], sizes[name] = known[key], len(raw)
+    return ConstantPlacement(offsets, sizes, tuple(pieces), total)

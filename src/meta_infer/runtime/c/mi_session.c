@@ -1,0 +1,217 @@
+/* Making and unmaking a session: all memory a run needs is reserved here. */
+#include "mi_session.h"
+
+#include "mi_kernel.h"
+#include "mi_os.h"
+#include "mi_pool.h"
+
+int32_t mi_api_version(void) {
+    return MI_API_VERSION;
+}
+
+int64_t mi_allocations(void) {
+    return mi_os_allocations();
+}
+
+int32_t mi_plan_check(const void *plan, size_t plan_bytes, size_t constant_bytes, mi_error *error) {
+    mi_plan parsed;
+    return mi_plan_parse(&parsed, plan, plan_bytes, constant_bytes, error);
+}
+
+static bool same_text(const char *a, const char *b) {
+    while (*a != '\0' && *a == *b) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
+/* The table was made for exactly the kernels of this shared object. */
+static int32_t check_kernels(const mi_plan *plan, mi_error *error) {
+    if (plan->header->kernels != (uint32_t)mi_kernel_count) {
+        return mi_fail(error, MI_BAD_PLAN, "the command table names %d kernels, the code has %d",
+                       (int64_t)plan->header->kernels, (int64_t)mi_kernel_count);
+    }
+    for (uint32_t i = 0; i < plan->header->kernels; i++) {
+        const char *name = plan->text + plan->kernels[i].name;
+        if (!same_text(name, mi_kernels[i].name)) {
+            return mi_fail(error, MI_BAD_PLAN, "kernel %d is '%s' in the command table, '%s' in the code", (int64_t)i,
+                           name, mi_kernels[i].name);
+        }
+    }
+    return MI_OK;
+}
+
+/* Carves tables out of one mapping; with `base` NULL it only counts. */
+typedef struct {
+    unsigned char *base;
+    size_t used;
+} carver;
+
+static void *carve(carver *from, uint64_t count, size_t size) {
+    size_t start = (from->used + MI_ALIGNMENT - 1) / MI_ALIGNMENT * MI_ALIGNMENT;
+    from->used = start + count * size;
+    return from->base == NULL ? NULL : from->base + start;
+}
+
+static void carve_tables(carver *from, mi_session *s, const mi_plan *plan, bool separate) {
+    const mi_plan_header *h = plan->header;
+    s->symbols = carve(from, h->symbols, sizeof *s->symbols);
+    s->dims = carve(from, (uint64_t)h->dims + h->literals, sizeof *s->dims);
+    s->address = carve(from, h->buffers, sizeof *s->address);
+    s->bytes = carve(from, h->buffers, sizeof *s->bytes);
+    s->args = carve(from, plan->most_args, sizeof *s->args);
+    s->call_dims = carve(from, plan->most_dims, sizeof *s->call_dims);
+    if (separate) {
+        s->separate = carve(from, h->buffers, sizeof *s->separate);
+    }
+}
+
+static mi_session *new_workspace(const mi_session_config *config, const mi_plan *plan, mi_error *error) {
+    bool separate = config->arena == MI_ARENA_SEPARATE;
+    mi_session counted = {0};
+    carver measure = {NULL, 0};
+    carve(&measure, 1, sizeof(mi_session));
+    carve(&measure, config->plan_bytes, 1);
+    carve_tables(&measure, &counted, plan, separate);
+    carver from = {mi_os_map(measure.used), 0};
+    if (from.base == NULL) {
+        mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes for the tables of a session", (int64_t)measure.used);
+        return NULL;
+    }
+    mi_session *s = carve(&from, 1, sizeof(mi_session));
+    unsigned char *copy = carve(&from, config->plan_bytes, 1);
+    carve_tables(&from, s, plan, separate);
+    for (size_t i = 0; i < config->plan_bytes; i++) {
+        copy[i] = ((const unsigned char *)config->plan)[i];
+    }
+    /* Parsed again: the copy is what runs, and the caller's bytes may have changed since the first look. */
+    if (mi_plan_parse(&s->plan, copy, config->plan_bytes, config->constant_bytes, error) != MI_OK
+        || s->plan.header->buffers != plan->header->buffers || s->plan.most_args != plan->most_args
+        || s->plan.most_dims != plan->most_dims) {
+        mi_os_unmap(from.base, measure.used);
+        return NULL;
+    }
+    s->workspace_bytes = measure.used;
+    return s;
+}
+
+/* The most scratch any call asks for with the symbols as they are. */
+static int64_t scratch_now(mi_session *s) {
+    int64_t most = 0;
+    mi_resolve(s, NULL, NULL, true);
+    for (uint32_t i = 0; i < s->plan.header->commands; i++) {
+        const mi_plan_command *c = &s->plan.commands[i];
+        if (c->op != MI_CALL) {
+            continue;
+        }
+        mi_gather_dims(s, c);
+        int64_t bytes = mi_kernels[c->a].scratch(s->call_dims);
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+static int32_t reserve_scratch(mi_session *s, mi_error *error) {
+    int64_t most = 0;
+    for (int pass = 0; pass < 2; pass++) {          /* at the upper and at the lower ends of all ranges */
+        for (uint32_t i = 0; i < s->plan.header->symbols; i++) {
+            s->symbols[i] = pass == 0 ? s->plan.symbols[i].hi : s->plan.symbols[i].lo;
+        }
+        int64_t bytes = scratch_now(s);
+        most = bytes > most ? bytes : most;
+    }
+    /* Threads do not share a page, and a kernel whose need is largest in between finds a spare half. */
+    size_t page = mi_os_page_bytes(), wanted = (size_t)most + (s->plan.header->symbols > 0 ? (size_t)most / 2 : 0);
+    s->scratch_stride = (wanted + page) / page * page;
+    s->scratch_bytes = s->scratch_stride * (size_t)s->threads;
+    s->scratch = most > ((int64_t)1 << 40) ? NULL : mi_os_map(s->scratch_bytes);
+    if (s->scratch == NULL) {
+        return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes of scratch for each of %d threads", most,
+                       (int64_t)s->threads);
+    }
+    return MI_OK;
+}
+
+static int32_t reserve_buffers(mi_session *s, mi_error *error) {
+    const mi_plan *p = &s->plan;
+    if (s->separate == NULL) {
+        s->arena = mi_os_map((size_t)p->header->arena_bytes + MI_ALIGNMENT);
+        return s->arena != NULL ? MI_OK : mi_fail(error, MI_NO_MEMORY, "cannot reserve an arena of %d bytes",
+                                                  (int64_t)p->header->arena_bytes);
+    }
+    for (uint32_t i = 0; i < p->header->buffers; i++) {
+        if (p->buffers[i].kind != MI_TEMP || p->buffers[i].parent != MI_NONE) {
+            continue;
+        }
+        s->separate[i] = mi_os_map_guarded(mi_separate_room(&p->buffers[i]));
+        if (s->separate[i] == NULL) {
+            return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes for one buffer", (int64_t)p->buffers[i].capacity);
+        }
+    }
+    return MI_OK;
+}
+
+int32_t mi_session_create(mi_session **session, const mi_session_config *config, mi_error *error) {
+    mi_plan plan;
+    if (session == NULL || config == NULL || config->threads < 0 || config->threads > MI_MAX_THREADS
+        || (config->constants == NULL && config->constant_bytes > 0) || (uint32_t)config->arena > MI_ARENA_POISON) {
+        return mi_fail(error, MI_BAD_ARGUMENT, "a session needs a plan, its constants and 0..%d threads",
+                       (int64_t)MI_MAX_THREADS);
+    }
+    int32_t code = mi_plan_parse(&plan, config->plan, config->plan_bytes, config->constant_bytes, error);
+    code = code == MI_OK ? check_kernels(&plan, error) : code;
+    if (code != MI_OK) {
+        return code;
+    }
+    mi_session *s = new_workspace(config, &plan, error);
+    if (s == NULL) {
+        return MI_NO_MEMORY;
+    }
+    int32_t processors = mi_os_cpu_count();
+    s->threads = config->threads > 0 ? config->threads : processors < MI_MAX_THREADS ? processors : MI_MAX_THREADS;
+    s->arena_mode = config->arena;
+    s->constants = config->constants;
+    mi_lock_init(&s->lock);
+    for (uint32_t i = 0; i < s->plan.header->literals; i++) {
+        s->dims[s->plan.header->dims + i] = s->plan.literals[i];
+    }
+    code = reserve_buffers(s, error);
+    code = code == MI_OK ? reserve_scratch(s, error) : code;
+    if (code != MI_OK) {
+        mi_session_destroy(s);
+        return code;
+    }
+    mi_pool_reserve(s->threads);
+    *session = s;
+    return MI_OK;
+}
+
+void mi_session_destroy(mi_session *s) {
+    if (s == NULL) {
+        return;
+    }
+    const mi_plan *p = &s->plan;
+    for (uint32_t i = 0; s->separate != NULL && i < p->header->buffers; i++) {
+        mi_os_unmap_guarded(s->separate[i], mi_separate_room(&p->buffers[i]));
+    }
+    if (s->arena != NULL) {
+        mi_os_unmap(s->arena, (size_t)p->header->arena_bytes + MI_ALIGNMENT);
+    }
+    mi_os_unmap(s->scratch, s->scratch_bytes);
+    mi_os_unmap(s, s->workspace_bytes);
+}
+
+int32_t mi_session_describe(const mi_session *s, mi_session_info *info) {
+    if (s == NULL || info == NULL) {
+        return MI_BAD_ARGUMENT;
+    }
+    const mi_plan_header *h = s->plan.header;
+    *info = (mi_session_info){
+        .inputs = (int32_t)h->inputs, .outputs = (int32_t)h->outputs, .symbols = (int32_t)h->symbols,
+        .dims = (int32_t)h->dims, .buffers = (int32_t)h->buffers, .commands = (int32_t)h->commands,
+        .kernels = (int32_t)h->kernels, .threads = s->threads, .arena_bytes = (int64_t)h->arena_bytes,
+        .scratch_bytes = (int64_t)s->scratch_bytes, .constant_bytes = (int64_t)h->constant_bytes,
+    };
+    return MI_OK;
+}

@@ -1,0 +1,55 @@
+"""What this processor can do, and which target of a package fits it best."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from meta_infer.runtime.reader import Target
+from meta_infer.support.errors import PackageError
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """Features every core has, as Linux names them: 'flags' on x86, 'Features' on Arm. Empty where it does not say.
+
+    The kernel lists a vector extension only when it also saves its registers, so no further test is needed.
+    """
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return frozenset()
+    rows = [line.partition(":") for line in text.splitlines()]
+    found = [frozenset(value.split()) for key, _, value in rows if key.strip() in ("flags", "Features")]
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def architecture() -> str:
+    """This machine's instruction set family: 'x86_64', 'aarch64', 'arm', 'riscv64'."""
+    machine = platform.machine()
+    return "arm" if machine.startswith("armv7") else machine
+
+
+def available_cores() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def best_target(targets: Sequence[Target], what: str) -> Target:
+    """The most capable target this machine satisfies. Raises PackageError naming what is missing."""
+    here, features = architecture(), cpu_features()
+    family = [t for t in targets if t.architecture == here and t.device == "cpu"]
+    if not family:
+        has = ", ".join(sorted({t.isa for t in targets})) or "no target"
+        raise PackageError(f"holds code for {has}, this machine is {here}", what=what,
+                           hint="build it with --hardware native on this machine")
+    fitting = [t for t in family if t.features <= features]
+    if not fitting:
+        nearest = min(family, key=lambda t: len(t.features - features))
+        missing = ", ".join(sorted(nearest.features - features))
+        raise PackageError(f"needs CPU features this processor lacks: {missing} (target {nearest.isa})", what=what,
+                           hint="build it for an older instruction set, or with --hardware native here")
+    return max(fitting, key=lambda t: len(t.features))

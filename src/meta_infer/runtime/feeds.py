@@ -1,0 +1,83 @@
+"""Checking what a caller feeds to `run`, and turning it into arrays the code can read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from meta_infer.runtime.reader import Tensor
+from meta_infer.support.dtypes import dtype_named
+from meta_infer.support.errors import InputError
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(map(repr, known))}"
+
+
+def shape_text(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> str:
+    """A shape with the ranges of its symbols: [1, 3, W (32..960)]."""
+    parts = []
+    for dim in tensor.shape:
+        limits = symbols.get(str(dim))
+        step = f" in steps of {limits['step']}" if limits and limits["step"] != 1 else ""
+        parts.append(f"{dim} ({limits['min']}..{limits['max']}{step})" if limits else str(dim))
+    return f"[{', '.join(parts)}]"
+
+
+def check_names(feeds: Mapping[str, Any], inputs: Sequence[Tensor]) -> None:
+    """Raises InputError for a name that is no input, and for an input that is not fed."""
+    names = [t.name for t in inputs]
+    for name in feeds:
+        if name not in names:
+            raise InputError("the model has no such input", what=f"input {name!r}", hint=_near(name, names))
+    for name in names:
+        if name not in feeds:
+            raise InputError("is missing", what=f"input {name!r}", hint=f"feed all of {', '.join(map(repr, names))}")
+
+
+def check_output_names(wanted: Sequence[str], outputs: Sequence[Tensor]) -> list[int]:
+    """Positions of the outputs asked for. Raises InputError for an unknown name."""
+    names = [t.name for t in outputs]
+    for name in wanted:
+        if name not in names:
+            raise InputError("the model has no such output", what=f"output {name!r}", hint=_near(name, names))
+    return [names.index(name) for name in wanted]
+
+
+def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> np.ndarray:
+    """`value` as a dense, aligned array of the input's dtype; copied only when it is not one already.
+
+    Raises InputError for another dtype, another rank, and dimensions out of range. Dims that are computed from
+    several symbols are compared by the runtime itself.
+    """
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    what = f"input {tensor.name!r}"
+    if array.dtype != dtype_named(tensor.dtype).numpy:
+        raise InputError(f"has dtype {array.dtype}, expected {tensor.dtype}", what=what,
+                         hint=f"convert it with .astype('{tensor.dtype}')")
+    if array.ndim != len(tensor.shape):
+        raise InputError(f"has {array.ndim} dimensions {list(array.shape)}, expected {len(tensor.shape)}: "
+                         f"{shape_text(tensor, symbols)}", what=what, hint="reshape it")
+    for axis, (size, dim) in enumerate(zip(array.shape, tensor.shape, strict=True)):
+        limits = symbols.get(str(dim))
+        fits = (limits["min"] <= size <= limits["max"] and (size - limits["min"]) % limits["step"] == 0
+                if limits else size == dim or isinstance(dim, str))
+        if not fits:
+            raise InputError(f"dimension {axis} is {size}, the shape must be {shape_text(tensor, symbols)}", what=what,
+                             hint="feed an allowed shape, or build the package with another --shape")
+    # An array in the other byte order has a dtype of its own and was refused above.
+    return np.require(array, requirements=["C", "A"])
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
+    """A fresh array whose data begins at a multiple of `alignment` bytes, so that whole vectors are stored."""
+    size = dtype.itemsize
+    for dim in shape:
+        size *= dim
+    raw = np.empty(size + alignment, np.uint8)
+    start = -raw.ctypes.data % alignment
+    return raw[start:start + size].view(dtype).reshape(shape)

@@ -1,0 +1,136 @@
+"""Opening a package: archive, manifest, checksums. Weights are mapped from the file, never copied."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from meta_infer.runtime.archive import REBUILD, Archive, read_archive
+from meta_infer.support.errors import PackageError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+_COMMENT = "meta-infer package"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output as the manifest has it; dims are numbers or expressions of symbols."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    isa: str
+    architecture: str
+    device: str
+    features: frozenset[str]
+    code: str
+    plan: str
+    weights: str
+
+
+class Package:
+    """An open package file. Immutable; members are read from one mapping of the file, kept until nobody uses it."""
+
+    def __init__(self, path: str | Path, *, verify: bool = False) -> None:
+        """Open `path`. Checks the archive and the manifest, with `verify` every member; raises PackageError."""
+        self.path = Path(path)
+        self._data = memoryview(_map_file(self.path))
+        self._archive: Archive = read_archive(self._data, str(self.path))
+        self.manifest = self._read_manifest()
+        if verify:
+            for name in self._archive.members:
+                self.check(name)
+
+    def _fail(self, problem: str, member: str = "", hint: str = REBUILD) -> NoReturn:
+        what = f"package {str(self.path)!r}" + (f", member {member!r}" if member else "")
+        raise PackageError(problem, what=what, hint=hint)
+
+    def _read_manifest(self) -> Mapping[str, Any]:
+        words = self._archive.comment.decode("ascii", "replace").split()
+        if " ".join(words[:2]) != _COMMENT or len(words) != 4 or not words[2].isdigit():
+            self._fail("is a ZIP file, but not a meta-infer package")
+        if int(words[2]) != FORMAT_VERSION:
+            self._fail(f"has format version {words[2]}, this meta-infer reads {FORMAT_VERSION}",
+                       hint="build it again with this version, or load it with the one that built it")
+        if MANIFEST not in self._archive.members:
+            self._fail("is missing", MANIFEST)
+        text = bytes(self.member(MANIFEST))
+        if words[3] != f"sha256:{hashlib.sha256(text).hexdigest()}":
+            self._fail("does not match its checksum", MANIFEST)
+        try:
+            manifest = json.loads(text)
+            known = {MANIFEST, *manifest["members"]}
+        except (ValueError, KeyError, TypeError):
+            self._fail("is not a manifest", MANIFEST)
+        for name in sorted(known ^ set(self._archive.members)):
+            self._fail("is in the manifest but not in the file" if name in known else "is not in the manifest", name)
+        return manifest
+
+    def member(self, name: str) -> memoryview:
+        """The bytes of a member, in place."""
+        if name not in self._archive.members:
+            self._fail("is missing", name)
+        member = self._archive.members[name]
+        return self._data[member.offset:member.offset + member.size]
+
+    def check(self, name: str) -> memoryview:
+        """The bytes of a member after comparing them with their checksum."""
+        data = self.member(name)
+        if name != MANIFEST and hashlib.sha256(data).hexdigest() != self.manifest["members"][name]["sha256"]:
+            self._fail("does not match its checksum: the file is damaged", name)
+        return data
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._archive.members)
+
+    def json(self, name: str) -> Any:
+        """A member that holds JSON, checked."""
+        return json.loads(bytes(self.check(name)))
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return tuple(Tensor(t["name"], t["dtype"], tuple(t["shape"])) for t in self.manifest["inputs"])
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(Tensor(t["name"], t["dtype"], tuple(t["shape"])) for t in self.manifest["outputs"])
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(Target(t["isa"], t["architecture"], t["device"], frozenset(t["features"]), t["code"], t["plan"],
+                            t["weights"]) for t in self.manifest["targets"])
+
+    def tests(self) -> dict[str, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
+        """Bundled test vectors: name -> (inputs, expected outputs)."""
+        found = {}
+        for name in self.names():
+            if name.startswith("tests/") and name.endswith(".npz"):
+                with np.load(io.BytesIO(self.check(name)), allow_pickle=False) as arrays:
+                    found[name[6:-4]] = tuple(
+                        {key.removeprefix(side): arrays[key] for key in arrays.files if key.startswith(side)}
+                        for side in ("inputs/", "outputs/"))
+        return found  # type: ignore[return-value]
+
+
+def _map_file(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except ValueError as error:                             # an empty file cannot be mapped
+        raise PackageError("is empty", what=f"package {str(path)!r}", hint=REBUILD) from error
+    except OSError as error:
+        raise PackageError(f"cannot be opened: {error.strerror}", what=f"package {str(path)!r}",
+                           hint="check the path") from error

@@ -1,0 +1,239 @@
+"""Load a package and run it.
+
+    session = load("model.bin", threads=2)
+    [y] = session.run(None, {"x": x})
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meta_infer.runtime import native
+from meta_infer.runtime.cpu import available_cores, best_target
+from meta_infer.runtime.feeds import aligned_empty, as_input, check_names, check_output_names
+from meta_infer.runtime.layers import layer_requests, layer_results
+from meta_infer.runtime.loader import load_library
+from meta_infer.runtime.reader import Package, Tensor
+from meta_infer.support.dtypes import dtype_named
+from meta_infer.support.errors import InputError, MetaInferError, PackageError, UsageError
+
+MODES = ("auto", "eco")
+_ORT_WORDS = {"float32": "float", "float64": "double"}
+_ERRORS: dict[int, type[MetaInferError]] = {native.BAD_PLAN: PackageError}
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """An input or output as users see it. `shape` holds numbers and the names of dynamic dims."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    type: str                  # in ONNX Runtime's words: 'tensor(float)'
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> TensorType:
+        return cls(tensor.name, tensor.shape, f"tensor({_ORT_WORDS.get(tensor.dtype, tensor.dtype)})",
+                   dtype_named(tensor.dtype).numpy)
+
+
+class Session:
+    """A package ready to run. It owns its arena; threads that run one session take turns, sessions are independent.
+
+    Nothing is allocated by the runtime after this is made; outputs are fresh numpy arrays.
+    """
+
+    def __init__(self, package: Package, threads: int | None = None, mode: str = "auto") -> None:
+        """See `load`."""
+        if mode not in MODES:
+            raise UsageError(f"is {mode!r}, expected one of {', '.join(MODES)}", what="mode")
+        if threads is None:
+            threads = 1 if mode == "eco" else package.manifest["threads"] or min(available_cores(), native.MAX_THREADS)
+        if not isinstance(threads, int) or not 1 <= threads <= native.MAX_THREADS:
+            raise UsageError(f"is {threads!r}, expected 1..{native.MAX_THREADS}", what="threads")
+        self.package, self.threads, self.mode = package, threads, mode
+        self.symbols: Mapping[str, Mapping[str, int]] = package.manifest["symbols"]
+        self._inputs, self._outputs = package.inputs, package.outputs
+        self._handle = ctypes.c_void_p()
+        self._closing = threading.Lock()
+        what = f"package {str(package.path)!r}"
+        self.target = best_target(package.targets, what)
+        # The plan is hashed before the code is mapped, the code is loaded from the very bytes that were hashed.
+        plan = np.frombuffer(package.check(self.target.plan), np.uint8)
+        self._library = load_library(bytes(package.check(self.target.code)), what)
+        self._weights = np.frombuffer(package.member(self.target.weights), np.uint8)
+        config = native.Config(plan.ctypes.data, plan.size, self._weights.ctypes.data, self._weights.size, threads,
+                               native.ARENA_MODES[_arena_switch()])
+        error = native.Error()
+        if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
+                                                     ctypes.byref(error)) != native.OK:
+            self._library.close()
+            raise PackageError(error.text.decode(), what=what, hint=_CREATE_HINTS.get(error.code, "build it again"))
+        self.info = native.Info()
+        self._library.functions.mi_session_describe(self._handle, ctypes.byref(self.info))
+
+    # --- what it is -----------------------------------------------------------------------------------------
+
+    def get_inputs(self) -> list[TensorType]:
+        return [TensorType.of(t) for t in self._inputs]
+
+    def get_outputs(self) -> list[TensorType]:
+        return [TensorType.of(t) for t in self._outputs]
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run(self, output_names: Sequence[str] | None, feeds: Mapping[str, Any],
+            threads: int | None = None) -> list[np.ndarray]:
+        """Outputs (all, or those named, in that order) for the arrays in `feeds`, as in ONNX Runtime.
+
+        Raises InputError for a name, dtype, rank or dimension the model does not take, and for a dimension found
+        while running that leaves its range. `threads`, at most those of the session, bounds this run alone.
+        """
+        picked = range(len(self._outputs)) if output_names is None else check_output_names(output_names, self._outputs)
+        arrays = self._arrays(feeds)
+        outputs = self._run(arrays, None, native.Options(threads=threads or 0))
+        return [outputs[i] for i in picked]
+
+    def run_with(self, feeds: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Like `run`, writing into arrays of the caller; those not named are made fresh.
+
+        An output whose size only running can tell needs room for its upper bound; the result is then a view of its
+        beginning. Raises InputError for an array of another dtype or size, or one that is not writable and dense.
+        """
+        check_output_names(list(outputs), self._outputs)
+        return self._run(self._arrays(feeds), outputs, native.Options())
+
+    def profile(self, feeds: Mapping[str, Any]) -> list[int]:
+        """Nanoseconds spent in each command of one run, by index; those of a region's holder include its body."""
+        times = (ctypes.c_int64 * max(self.info.commands, 1))()
+        self._run(self._arrays(feeds), None, native.Options(command_ns=times))
+        return list(times)[:self.info.commands]
+
+    def layers(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Every ONNX tensor that some buffer holds during a run, by ONNX name, in plain order.
+
+        Tensors inside a fused kernel, and in regions that did not run, are not there. Runs twice: for sizes, then
+        for contents.
+        """
+        arrays = self._arrays(feeds)
+        requests = layer_requests(self.package.json("debug.json")["buffers"])
+        watches = (native.Watch * max(len(requests), 1))()
+        for watch, request in zip(watches, requests, strict=False):
+            watch.command, watch.buffer, watch.bytes = request.command, request.buffer, -1
+        symbols = (ctypes.c_int64 * max(self.info.symbols, 1))()
+        options = native.Options(watch_count=len(requests), watches=watches, symbols=symbols)
+        self._run(arrays, None, options)
+        memory = [np.empty(max(w.bytes, 0), np.uint8) for w in watches]
+        for watch, room in zip(watches, memory, strict=True):
+            if watch.bytes >= 0:
+                watch.data = room.ctypes.data
+        self._run(arrays, None, options)
+        ran = [room if watch.bytes >= 0 else None for watch, room in zip(watches, memory, strict=True)]
+        values = dict(zip(self.symbols_in_order(), symbols, strict=False))
+        return layer_results(requests, ran, values)
+
+    def symbols_in_order(self) -> list[str]:
+        """Names of the symbols in the order of the command table."""
+        return list(self.package.json("debug.json")["symbols"])
+
+    def _arrays(self, feeds: Mapping[str, Any]) -> list[np.ndarray]:
+        check_names(feeds, self._inputs)
+        return [as_input(feeds[t.name], t, self.symbols) for t in self._inputs]
+
+    def _run(self, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray] | None,
+             options: native.Options) -> list[np.ndarray]:
+        if not self._handle:
+            raise UsageError("is closed", what="the session", hint="load the package again")
+        if options.threads > self.threads or options.threads < 0:
+            raise UsageError(f"is {options.threads}, the session has {self.threads}", what="threads")
+        inputs, error = (native.Tensor * max(len(arrays), 1))(), native.Error()
+        for slot, array in zip(inputs, arrays, strict=False):
+            slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
+            slot.shape[:array.ndim] = array.shape
+        slots = (native.Tensor * max(len(self._outputs), 1))()
+        functions = self._library.functions
+        self._check(functions.mi_session_shapes(self._handle, inputs, slots, ctypes.byref(error)), error)
+        given = given or {}
+        outputs = [self._room(t, slot, given.get(t.name)) for t, slot in zip(self._outputs, slots, strict=False)]
+        for slot, array in zip(slots, outputs, strict=False):
+            slot.data, slot.bytes = array.ctypes.data, array.nbytes
+        self._check(functions.mi_session_run(self._handle, inputs, slots, ctypes.byref(options), ctypes.byref(error)),
+                    error)
+        return [_cut(array, tuple(slot.shape[:slot.rank]), t.name not in given)
+                for t, array, slot in zip(self._outputs, outputs, slots, strict=False)]
+
+    def _room(self, tensor: Tensor, slot: native.Tensor, given: np.ndarray | None) -> np.ndarray:
+        """Memory for one output: the array given, or a fresh one; flat when the shape is not known yet."""
+        dtype, shape = dtype_named(tensor.dtype).numpy, tuple(slot.shape[:slot.rank])
+        exact = slot.bytes == int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if given is None:
+            return aligned_empty(shape, dtype) if exact else np.empty(slot.bytes // dtype.itemsize, dtype)
+        fits = given.nbytes >= slot.bytes and (given.shape == shape or not exact)
+        if given.dtype != dtype or not fits or not (given.flags.c_contiguous and given.flags.writeable):
+            raise InputError(f"must be a writable dense {dtype} array of shape {list(shape)} ({slot.bytes} bytes)",
+                             what=f"array for output {tensor.name!r}")
+        return given
+
+    def _check(self, code: int, error: native.Error) -> None:
+        if code != native.OK:
+            raise _ERRORS.get(code, InputError)(error.text.decode(), what=f"model {self.package.manifest['model']!r}")
+
+    # --- ending ---------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Free the arena and unload the code. No run may be going on; closing twice is harmless."""
+        with self._closing:
+            if self._handle:
+                self._library.functions.mi_session_destroy(self._handle)
+                self._handle = ctypes.c_void_p()
+                self._library.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+
+_CREATE_HINTS = {
+    native.BAD_PLAN: "build the package again",
+    native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
+}
+
+
+def _arena_switch() -> str:
+    """META_INFER_ARENA, as support/switches.py documents it; read here because a session needs no other switch."""
+    value = os.environ.get("META_INFER_ARENA", "")
+    if value not in native.ARENA_MODES:
+        raise UsageError(f"is {value!r}, expected 'separate' or 'poison'", what="environment variable META_INFER_ARENA")
+    return value
+
+
+def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
+    """The output in its final shape. A fresh array made for an upper bound is copied, so that it does not stay."""
+    if array.shape == shape:
+        return array
+    part = array.reshape(-1)[:int(np.prod(shape, dtype=np.int64))].reshape(shape)
+    return part.copy() if own else part
+
+
+def load(path: str | Path, threads: int | None = None, mode: str = "auto", verify: bool = False) -> Session:
+    """Load the package at `path` for this machine.
+
+    `threads` is the most a run may use: by default what the package says, else one per core available; `mode` is
+    'auto' or 'eco' (one thread). Code, plan and manifest are always hashed, with `verify` the weights as well.
+    Loading a package runs its code: load only packages you trust. Raises PackageError.
+    """
+    return Session(Package(path, verify=verify), threads, mode)

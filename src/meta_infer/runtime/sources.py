@@ -1,0 +1,14 @@
+"""Where the C runtime's files lie: a backend compiles them into every package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+C_FOLDER = Path(__file__).resolve().parent / "c"
+"""The folder to give the compiler with -I: generated code includes mi_kernel.h from it."""
+
+C_SOURCES = tuple(C_FOLDER / name for name in (
+    "mi_error.c", "mi_lock.c", "mi_memory.c", "mi_os.c", "mi_plan.c", "mi_pool.c", "mi_resolve.c", "mi_runtime.c",
+    "mi_session.c",
+))
+PUBLIC_HEADER = C_FOLDER / "mi_runtime.h"
