@@ -1,0 +1,64 @@
+"""`meta-infer bench`: how long one run of a package takes on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from meta_infer.cli.run import Dims, InputFiles, PackageFile, RandomInputs, Seed, Threads
+from meta_infer.cli.screen import show, show_json
+from meta_infer.support.errors import UsageError
+
+DURATION = 3.0
+
+
+def bench(
+    package: PackageFile,
+    threads: Threads = None,
+    warmup: Annotated[int, typer.Option(help="Runs before timing begins.", min=0)] = 5,
+    iterations: Annotated[int | None, typer.Option(help="Time this many runs.", min=1,
+                                                   show_default="as many as fit --duration")] = None,
+    duration: Annotated[float | None, typer.Option(help="Time runs for this many seconds.", min=0.0,
+                                                   show_default=f"{DURATION:g}")] = None,
+    inputs: InputFiles = None,
+    random: RandomInputs = False,
+    dim: Dims = None,
+    seed: Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; times in seconds.")] = False,
+) -> None:
+    """Measure latency, throughput and peak memory of a package.
+
+    Example: meta-infer bench model.bin --threads 1 --duration 5 --dim batch=4
+    """
+    from meta_infer.cli.inputs import choose_inputs
+    from meta_infer.cli.latency import measure, peak_rss_bytes, summarize
+    from meta_infer.runtime.session import load
+
+    if iterations is not None and duration is not None:
+        raise UsageError("cannot be combined", what="--iterations and --duration", hint="give one of them")
+    with load(package, threads=threads) as session:
+        feeds = choose_inputs(session.package, inputs or [], dim or [], random, seed)
+        times = measure(lambda: session.run(None, feeds), warmup, iterations,
+                        DURATION if duration is None else duration)
+        used = session.threads
+    latency, peak = summarize(times), peak_rss_bytes()
+    shapes = {name: list(a.shape) for name, a in feeds.items()}
+    if as_json:
+        show_json({"package": str(package), "threads": used, "warmup": warmup, "inputs": shapes,
+                   "latency_seconds": {k: v for k, v in asdict(latency).items() if k not in ("runs", "throughput")},
+                   "runs": latency.runs, "runs_per_second": latency.throughput, "peak_rss_bytes": peak})
+        return
+    from rich.text import Text
+
+    from meta_infer.report.text import plain_table
+    from meta_infer.report.units import bytes_text, seconds_text
+
+    table = plain_table("figure", "value", right=("value",))
+    for key in ("min", "mean", "p50", "p90", "p99", "max"):
+        table.add_row(key, seconds_text(getattr(latency, key)))
+    table.add_row("runs per second", f"{latency.throughput:.1f}")
+    table.add_row("peak memory of the process", bytes_text(peak))
+    show(Text(f"{package}: {latency.runs} runs with {used} thread{'s' if used > 1 else ''}, inputs "
+              + ", ".join(f"{n} {'x'.join(map(str, s)) or 'scalar'}" for n, s in shapes.items())), "", table)

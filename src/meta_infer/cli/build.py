@@ -1,0 +1,102 @@
+"""`meta-infer build`: from a model and a profile to one package file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import typer
+
+from meta_infer.cli.hardware import profile_names
+from meta_infer.cli.progress import step_names
+from meta_infer.cli.screen import notes, show, show_json, warn
+from meta_infer.support.errors import UsageError
+
+
+def choices(field: str) -> list[str]:
+    """The words that a field of a build's configuration allows, for shell completion."""
+    from meta_infer.build_config import BuildConfig
+
+    return [word for word in get_args(BuildConfig.model_fields[field].annotation) if word]
+
+
+def build(
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="The ONNX file.", show_default=False)] = None,
+    hardware: Annotated[str | None, typer.Option(
+        help="A profile: 'native' (this machine), a name of `meta-infer hardware list`, or a YAML file.",
+        show_default="native", autocompletion=profile_names)] = None,
+    output: Annotated[Path | None, typer.Option(
+        "--output", "-o", help="The package file.", show_default="the model's name with .bin")] = None,
+    shape: Annotated[list[str] | None, typer.Option(
+        help="Shape of an input, ranges allowed: x=1,3,48,32..960. Repeatable.", metavar="NAME=DIMS",
+        show_default="as the model says")] = None,
+    precision: Annotated[str | None, typer.Option(
+        help="Number format of the computation.", metavar="auto|fp32|fp16|int8", show_default="auto",
+        autocompletion=lambda: choices("precision"))] = None,
+    search_mode: Annotated[str | None, typer.Option(
+        help="How long to search.", metavar="fast|balanced|thorough", show_default="balanced",
+        autocompletion=lambda: choices("search_mode"))] = None,
+    target_latency_ms: Annotated[float | None, typer.Option(
+        help="Latency to reach, in ms; missing it is a warning.", show_default=False)] = None,
+    memory_limit: Annotated[float | None, typer.Option(
+        help="Most memory for tensors and weights, in MiB.", show_default=False)] = None,
+    threads: Annotated[int | None, typer.Option(
+        help="Threads the package uses when it is loaded without a number.", show_default="all cores")] = None,
+    disable: Annotated[list[str] | None, typer.Option(
+        help="Leave out a graph pass by its name. Repeatable.", metavar="PASS", show_default=False)] = None,
+    no_verify: Annotated[bool, typer.Option(
+        "--no-verify", help="Do not compare the package with ONNX Runtime.")] = False,
+    verify_samples: Annotated[int | None, typer.Option(
+        help="Random samples per comparison.", show_default="3")] = None,
+    tolerance: Annotated[float | None, typer.Option(
+        help="Largest max|a - r| / max|r| of an output.", show_default="0.001")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the random samples.", show_default="0")] = None,
+    stop_after: Annotated[str | None, typer.Option(
+        help="Stop after this step and print its result: import, canonicalize, legalize, plan, lower, memory, emit, "
+             "compile, package.",
+        metavar="STEP", show_default=False, autocompletion=lambda: choices("stop_after"))] = None,
+    config: Annotated[Path | None, typer.Option(
+        help="A YAML file with these choices (memory_limit_mib: 64); flags win over it.",
+        show_default=False)] = None,
+    details: Annotated[bool, typer.Option("--details", help="Also print each group of fused operators.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Compile a model for a chip into one package file and check it.
+
+    The package is compared with ONNX Runtime on random inputs unless --no-verify is given.
+
+    Example: meta-infer build --model model.onnx --hardware native --output model.bin
+    """
+    from meta_infer.build_config import make_config, read_config
+    from meta_infer.support.trace import Trace
+
+    given = {"model": model, "hardware": hardware, "output": output, "shape": tuple(shape or ()),
+             "precision": precision, "search_mode": search_mode, "target_latency_ms": target_latency_ms,
+             "memory_limit_mib": memory_limit, "threads": threads, "disable": tuple(disable or ()),
+             "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,
+             "seed": seed, "stop_after": stop_after}
+    chosen: dict[str, Any] = {field: value for field, value in given.items() if value not in (None, ())}
+    if config is None and model is None:
+        raise UsageError("is required", what="--model", hint="meta-infer build --model model.onnx")
+    wanted = read_config(config, chosen) if config else make_config(chosen, "command line")
+
+    with step_names("build") as on_step:
+        from meta_infer import api
+
+        result = api.build_from(wanted, Trace(on_step))
+
+    if result.path is None:
+        if as_json:
+            show_json({**result.report, "text": result.text})
+        else:
+            typer.echo(result.text)
+        return
+    for warning in result.report.get("warnings", ()):
+        warn(warning)
+    if as_json:
+        show_json(result.report)
+    else:
+        from meta_infer.report.text import report_parts
+
+        show(*report_parts(result.report, result.trace.steps, result.comparisons, details))
+    notes().print(f"written: {result.path}", markup=False)

@@ -1,0 +1,59 @@
+"""`meta-infer compare`: how far a package is from ONNX Runtime, or from tensors recorded elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meta_infer.cli.run import PackageFile, Threads
+from meta_infer.cli.screen import notes, show, show_json
+from meta_infer.support.errors import VerificationError
+
+
+def compare(
+    package: PackageFile,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="The ONNX file.",
+                                               show_default="the one it was built from")] = None,
+    layers: Annotated[bool, typer.Option(
+        "--layers", help="Also compare inner tensors, at the boundaries of fused operators.")] = False,
+    reference: Annotated[Path | None, typer.Option(
+        help="An .npz file with inputs and any tensors recorded in the training framework, by ONNX name.",
+        show_default="ONNX Runtime")] = None,
+    samples: Annotated[int, typer.Option(help="Random samples to compare.", min=1)] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of the random samples.")] = 0,
+    tolerance: Annotated[float | None, typer.Option(
+        help="Largest max|a - r| / max|r| of a tensor.", min=0.0, show_default="0.001")] = None,
+    threads: Threads = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compare a package with its reference, per output or per layer.
+
+    Exits with 9 when a tensor is beyond the tolerance.
+
+    Example: meta-infer compare model.bin --layers
+    """
+    from meta_infer import api
+    from meta_infer.report.comparison import LEGEND, comparison_json, comparison_table
+    from meta_infer.verify.compare import TOLERANCE
+
+    console = notes()
+    with console.status("comparing"):                   # says nothing where there is no terminal
+        result = api.compare(package, model, reference=reference, layers=layers, samples=samples, seed=seed,
+                             tolerance=TOLERANCE if tolerance is None else tolerance, threads=threads)
+    beyond = result.first_beyond
+    if as_json:
+        show_json({"outputs": [comparison_json(c) for c in result.outputs],
+                   "layers": [comparison_json(c) for c in result.layers],
+                   "first_beyond": None if beyond is None else beyond.name, "passed": beyond is None})
+    else:
+        if result.layers:
+            show(comparison_table(result.layers, "layer"), "")
+        show(comparison_table(result.outputs), LEGEND)
+    if beyond is not None:
+        hint = ("`meta-infer inspect --code` with that tensor's node shows the generated code" if layers or reference
+                else "add --layers to find the first layer that differs")
+        raise VerificationError(
+            f"differs by {beyond.distance.relative:.3g} of its largest value, tolerance {beyond.tolerance:.3g}",
+            what=f"tensor {beyond.name!r}", hint=hint)

@@ -1,0 +1,138 @@
+"""Inputs for `run` and `bench`: from files, random for chosen sizes, or the test inputs that a package carries."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meta_infer.runtime.layers import evaluate_dim
+from meta_infer.support.dtypes import dtype_named
+from meta_infer.support.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from meta_infer.runtime.reader import Package
+
+Arrays = dict[str, np.ndarray]
+
+
+def choose_inputs(package: Package, files: Sequence[str], dims: Sequence[str], random: bool, seed: int) -> Arrays:
+    """The inputs that a command line asks for, by ONNX name.
+
+    `files` are 'FILE.npz' or 'NAME=FILE.npy', `dims` are 'NAME=SIZE' and mean random inputs, as `random` does. With
+    none of them: the package's own test inputs, or random ones when it carries none.
+    Raises UsageError for what contradicts itself, InputError for files and sizes that do not fit.
+    """
+    if files and (dims or random):
+        raise UsageError("cannot be combined with --random or --dim", what="--input",
+                         hint="give the arrays, or let meta-infer make them")
+    if files:
+        return read_inputs(files)
+    tests = package.tests()
+    if tests and not dims and not random:
+        return next(iter(tests.values()))[0]
+    return random_arrays(package, chosen_dims(package, dims), seed)
+
+
+def read_inputs(files: Sequence[str]) -> Arrays:
+    """Arrays from 'FILE.npz' (all of them, by name) and 'NAME=FILE.npy'."""
+    arrays: Arrays = {}
+    for text in files:
+        name, equals, file = text.partition("=")
+        if equals and not Path(text).exists():
+            array = _load(Path(file))
+            if not isinstance(array, np.ndarray):
+                raise InputError("holds several arrays, expected one", what=f"file {file}",
+                                 hint=f"--input {file} takes all its arrays by name")
+            arrays[name] = array
+        else:
+            found = _load(Path(text))
+            if isinstance(found, np.ndarray):
+                raise InputError("holds one array without a name", what=f"file {text}",
+                                 hint=f"--input NAME={text} says which input it is")
+            arrays |= found
+    return arrays
+
+
+def _load(path: Path) -> np.ndarray | Arrays:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+    except FileNotFoundError:
+        raise InputError("no such file", what=f"file {path}", hint="check the path given to --input") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"is not a readable .npy or .npz file: {error}", what=f"file {path}",
+                         hint="write it with numpy.save or numpy.savez") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """An .npz file of `arrays` under exactly these names; numpy.savez would refuse the name 'file'."""
+    try:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {error.strerror}", what=f"--output {path}",
+                         hint="name a file in an existing folder you may write to") from error
+
+
+def chosen_dims(package: Package, given: Sequence[str]) -> dict[str, int]:
+    """A size for every named dim of the inputs: as given ('batch=4'), else that of the package's test inputs, else
+    the smallest. Raises InputError for an unknown name or a size out of range."""
+    known = given_symbols(package)
+    sizes = {name: symbol["min"] for name, symbol in known.items()} | _test_dims(package, known)
+    for text in given:
+        name, equals, size = text.partition("=")
+        if not equals or not size.strip().lstrip("-").isdigit():
+            raise UsageError(f"is {text!r}, expected NAME=SIZE", what="--dim", hint="for instance --dim batch=4")
+        sizes[name] = checked_size(known, name, int(size))
+    return sizes
+
+
+def given_symbols(package: Package) -> Mapping[str, Mapping[str, Any]]:
+    """Named dims that inputs decide: name -> {min, max, step}."""
+    return {name: symbol for name, symbol in package.manifest["symbols"].items() if symbol["given"]}
+
+
+def checked_size(known: Mapping[str, Mapping[str, Any]], name: str, size: int) -> int:
+    if name not in known:
+        names = ", ".join(known) or "none: all its shapes are fixed"
+        raise InputError("is not a named dimension of this package", what=f"dimension {name!r}",
+                         hint=f"its named dimensions: {names}")
+    low, high, step = (known[name][key] for key in ("min", "max", "step"))
+    if not low <= size <= high or (size - low) % step:
+        steps = f" in steps of {step}" if step > 1 else ""
+        raise InputError(f"is {size}, expected {low}..{high}{steps}", what=f"dimension {name!r}",
+                         hint="choose a size in that range, or build again with --shape for another")
+    return size
+
+
+def _test_dims(package: Package, known: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes of the named dims in the package's first test inputs."""
+    for inputs, _ in package.tests().values():
+        return {dim: size for tensor in package.inputs if tensor.name in inputs
+                for dim, size in zip(tensor.shape, inputs[tensor.name].shape, strict=False)
+                if isinstance(dim, str) and dim in known}
+    return {}
+
+
+def random_arrays(package: Package, dims: Mapping[str, int], seed: int) -> Arrays:
+    """Standard normal floats, random truth values; integers are drawn from the package's test inputs, because they
+    are often indices and any other value might be out of range (0 and 1 when it carries none)."""
+    rng = np.random.default_rng(seed)
+    seen = next((inputs for inputs, _ in package.tests().values()), {})
+    arrays: Arrays = {}
+    for tensor in package.inputs:
+        shape = tuple(evaluate_dim(dim, dims) for dim in tensor.shape)
+        dtype = dtype_named(tensor.dtype)
+        if dtype.is_float:
+            arrays[tensor.name] = rng.standard_normal(shape).astype(dtype.numpy)
+        elif dtype.is_integer and tensor.name in seen and seen[tensor.name].size:
+            arrays[tensor.name] = rng.choice(seen[tensor.name].reshape(-1), shape)
+        else:
+            arrays[tensor.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
+    return arrays

@@ -1,0 +1,85 @@
+"""`meta-infer inspect`: what a package holds, and the code it runs, by ONNX node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meta_infer.cli.run import PackageFile
+from meta_infer.cli.screen import show, show_json
+from meta_infer.support.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from meta_infer.runtime.reader import Package
+
+
+def inspect(
+    package: PackageFile,
+    code: Annotated[bool, typer.Option("--code", help="Print the generated code, by ONNX node.")] = False,
+    node: Annotated[str | None, typer.Option(
+        help="With --code: only this ONNX node; * and ? match any text.", metavar="NAME",
+        show_default="all nodes")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every member with its checksum.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what a package holds, and its code by ONNX node.
+
+    Inputs, outputs, targets, memory, members, configuration. Nothing of the package is executed.
+
+    Example: meta-infer inspect model.bin --code --node conv1
+    """
+    from meta_infer.cli.generated_code import code_by_kernel
+    from meta_infer.runtime.reader import Package
+
+    if node is not None and not code:
+        raise UsageError("needs --code", what="--node", hint="add --code")
+    opened = Package(package, verify=verify)
+    if code:
+        kernels = code_by_kernel(opened, node)
+        if as_json:
+            show_json([{"kernel": k.name, "nodes": list(k.nodes), "code": k.text} for k in kernels])
+            return
+        typer.echo("\n\n".join(f"// kernel {k.name}\n// nodes: {', '.join(k.nodes) or 'none'}\n{k.text}"
+                               for k in kernels))
+        return
+    if as_json:
+        show_json({"package": str(package), "package_bytes": package.stat().st_size, "manifest": opened.manifest,
+                   **{name.removesuffix(".json").replace(".", "_"): opened.json(name)
+                      for name in ("report.json", "build.lock.json")}})
+        return
+    show(*_parts(opened, package))
+
+
+def _parts(package: Package, file: Path) -> list[RenderableType]:
+    from rich.text import Text
+
+    from meta_infer.report.text import figures_table, plain_table
+    from meta_infer.report.units import bytes_text
+    from meta_infer.runtime.feeds import shape_text
+
+    manifest = package.manifest
+    tensors = plain_table("tensor", "", "dtype", "shape")
+    for side, items in (("input", package.inputs), ("output", package.outputs)):
+        for tensor in items:
+            tensors.add_row(Text(tensor.name), side, tensor.dtype, Text(shape_text(tensor, manifest["symbols"])))
+    targets = plain_table("target", "device", "CPU features it needs")
+    for target in package.targets:
+        targets.add_row(target.isa, target.device, ", ".join(sorted(target.features)) or "none")
+    members = plain_table("member", "size", right=("size",))
+    for name in package.names():
+        members.add_row(Text(name), bytes_text(len(package.member(name))))
+    figures: dict[str, Any] = {
+        "package_bytes": file.stat().st_size, "weights_bytes": manifest["weight_bytes"],
+        "arena_bytes": manifest["arena_bytes"], "threads": manifest["threads"] or "one per core",
+        "producer": manifest["producer"], "format version": manifest["format_version"]}
+    figures |= package.json("report.json").get("figures", {})
+    parts: list[RenderableType] = [Text(f"{file}: model {manifest['model']}", style="bold"), ""]
+    for table in (tensors, figures_table(figures), targets, members):
+        parts += [table, ""]
+    config = bytes(package.check("config.yaml")).decode().strip()
+    return [*parts, "configuration of the build:", Text(config or json.dumps(None))]

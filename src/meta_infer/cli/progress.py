@@ -1,0 +1,32 @@
+"""Which step is running: a spinner on a terminal, one plain line per step in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from meta_infer.cli.screen import notes
+
+
+@contextmanager
+def step_names(task: str) -> Iterator[Callable[[str], None]]:
+    """A function to call with a step's name when it begins; shows names and seconds on standard error.
+
+    A terminal gets one moving line (`build: compile, 1.3 s`) that is gone afterwards. Elsewhere each step is a line
+    of its own, written when the step begins: the last line of a log that stopped names the step that hangs.
+    """
+    console, start = notes(), time.perf_counter()
+
+    def line(name: str) -> None:
+        console.print(f"{task}: {name} ({time.perf_counter() - start:.1f} s)", markup=False)
+
+    if not console.is_terminal:
+        yield line
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        shown = progress.add_task(f"{task}: starting", total=None)
+        yield lambda name: progress.update(shown, description=f"{task}: {name}")

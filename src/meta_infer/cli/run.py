@@ -1,0 +1,63 @@
+"""`meta-infer run`: one run of a package, arrays in and arrays out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meta_infer.cli.screen import notes, show, show_json
+
+PackageFile = Annotated[Path, typer.Argument(help="The package file.", show_default=False)]
+InputFiles = Annotated[list[str] | None, typer.Option(
+    "--input", "-i", metavar="FILE.npz|NAME=FILE.npy", help="Inputs by name. Repeatable.",
+    show_default="the package's test inputs")]
+RandomInputs = Annotated[bool, typer.Option("--random", help="Random inputs instead of the package's test inputs.")]
+Dims = Annotated[list[str] | None, typer.Option(
+    "--dim", metavar="NAME=SIZE", help="Size of a named dimension for random inputs. Repeatable.",
+    show_default="as in the test inputs")]
+Seed = Annotated[int, typer.Option(help="Seed of the random inputs.")]
+Threads = Annotated[int | None, typer.Option(help="Threads to run with.", min=1,
+                                             show_default="the package's default, else all cores")]
+
+
+def run(
+    package: PackageFile,
+    inputs: InputFiles = None,
+    random: RandomInputs = False,
+    dim: Dims = None,
+    seed: Seed = 0,
+    threads: Threads = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all outputs to this .npz file.",
+                                                show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print names, types and shapes as JSON.")] = False,
+) -> None:
+    """Run a package once and print what comes out.
+
+    Example: meta-infer run model.bin --input image=image.npy --output outputs.npz
+    """
+    from meta_infer.cli.inputs import choose_inputs, write_arrays
+    from meta_infer.runtime.session import load
+
+    with load(package, threads=threads) as session:
+        feeds = choose_inputs(session.package, inputs or [], dim or [], random, seed)
+        values = session.run(None, feeds)
+        outputs = {o.name: value for o, value in zip(session.get_outputs(), values, strict=True)}
+    if output is not None:
+        write_arrays(output, outputs)
+        notes().print(f"written: {output}", markup=False)
+    if as_json:
+        show_json({side: [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()]
+                   for side, arrays in (("inputs", feeds), ("outputs", outputs))})
+        return
+    from rich.text import Text
+
+    from meta_infer.report.text import plain_table
+
+    table = plain_table("tensor", "", "dtype", "shape", "min", "mean", "max", right=("min", "mean", "max"))
+    for side, arrays in (("input", feeds), ("output", outputs)):
+        for name, a in arrays.items():
+            figures = (f"{a.min():.4g}", f"{a.mean():.4g}", f"{a.max():.4g}") if a.size else ("-", "-", "-")
+            table.add_row(Text(name), side, str(a.dtype), Text("x".join(map(str, a.shape)) or "scalar"), *figures)
+    show(table)

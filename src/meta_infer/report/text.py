@@ -1,0 +1,90 @@
+"""The report of a build as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meta_infer.report.comparison import LEGEND, comparison_table
+from meta_infer.report.units import bytes_text, count_text, seconds_text
+from meta_infer.support.trace import Step
+from meta_infer.verify.compare import TensorComparison
+
+MOST_ROWS = 12
+"""Rows of comparisons that are shown; the report in the package has them all."""
+
+
+def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """A table without lines whose cells fold; the columns in `right` hold figures."""
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
+    return table
+
+
+def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: Sequence[TensorComparison],
+                 details: bool = False) -> list[RenderableType]:
+    """What `build` prints: steps with their times, figures, the comparison; with `details` every group."""
+    parts: list[RenderableType] = [Text(f"{report['model']} for {report['hardware']}", style="bold"), ""]
+    parts += [steps_table(steps), ""]
+    if details:
+        parts += [groups_table(report["groups"]), ""]
+    parts += [figures_table(report["figures"]), ""]
+    if comparisons:
+        worst = sorted(comparisons, key=lambda c: -c.distance.relative)[:MOST_ROWS]
+        parts += [comparison_table(worst), LEGEND]
+        if len(worst) < len(comparisons):
+            parts.append(f"the {MOST_ROWS} largest of {len(comparisons)} comparisons; `meta-infer compare` shows all")
+    return parts
+
+
+def steps_table(steps: Sequence[Step]) -> Table:
+    """Name, seconds and figures of each step that a build took."""
+    table = plain_table("step", "time", "result", right=("time",))
+    for step in steps:
+        result = ", ".join(f"{_words(key)} {_figure_text(key, value)}" for key, value in step.figures.items())
+        table.add_row(step.name, seconds_text(step.seconds), Text(result))
+    return table
+
+
+def figures_table(figures: Mapping[str, Any]) -> Table:
+    """One figure a row. A metric says where it comes from: measured, simulated, compiler_estimate or model."""
+    table = plain_table("figure", "value", right=("value",))
+    for key, value in figures.items():
+        if value is not None:
+            table.add_row(_words(key), Text(_figure_text(key, value)))
+    return table
+
+
+def groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
+    """The fused groups in execution order: what they compute and by which kernel."""
+    table = plain_table("group", "kernel", "variant", "FLOP", right=("FLOP",))
+    for group in groups:
+        flops = str(group["flops"])
+        shown = count_text(float(flops)) if flops.isdigit() else flops
+        table.add_row(Text(group["ops"]), group["kernel"], group["variant"], Text(shown))
+    return table
+
+
+def metric_text(metric: Mapping[str, Any]) -> str:
+    """'4.2 ms (estimate: model)'; a measured one carries no word of doubt."""
+    number = f"{metric['value']:.4g} {metric['unit']}".rstrip()
+    if metric["unit"] == "s":
+        number = seconds_text(metric["value"])
+    return number if metric["kind"] == "measured" else f"{number} (estimate: {metric['kind']})"
+
+
+def _words(key: str) -> str:
+    return key.removesuffix("_bytes").replace("_", " ")
+
+
+def _figure_text(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return metric_text(value)
+    if key.endswith("_bytes") and isinstance(value, int | float):
+        return bytes_text(value)
+    return str(value)
