@@ -71,17 +71,22 @@ def _min_expr(attrs: Attrs, a: Expr, b: Expr) -> Expr:
 
 
 def _mod_expr(attrs: Attrs, a: Expr, b: Expr) -> Expr:
-    """fmod=0: the divisor's sign (integers); fmod=1: the dividend's, as C. For floats the quotient is rounded, so
-    a result of the wrong sign is put right by one divisor; exact while |a/b| < 2^23."""
-    zero = const(0, a.type)
+    """fmod=1: the dividend's sign, as C; fmod=0: the divisor's sign, as Python.
+
+    The quotient of floats is rounded, so a remainder of the wrong sign is put right by one divisor; the result is
+    exact while |a / b| < 2^23.
+    """
+    truncated, zero = bool(int_of(attrs, "fmod", 0)), const(0, a.type)
+    leader = a if truncated else b
     if a.type.dtype.is_float:
-        rest = a - unary("trunc", a / b) * b
-        wrong = (rest.lt(zero) & a.gt(zero)) | (rest.gt(zero) & a.lt(zero))
-        return select(wrong, rest + select(a.lt(zero), -unary("abs", b), unary("abs", b)), rest)
-    rest = binary("rem", a, b)
-    if int_of(attrs, "fmod", 0):
-        return rest
-    return select(rest.ne(zero) & (rest.lt(zero) ^ b.lt(zero)), rest + b, rest)
+        rest = a - unary("trunc" if truncated else "floor", a / b) * b
+        step = select(leader.lt(zero), -unary("abs", b), unary("abs", b))
+    else:
+        rest, step = binary("rem", a, b), b
+        if truncated:
+            return rest
+    wrong = rest.ne(zero) & (rest.lt(zero) ^ leader.lt(zero))
+    return select(wrong, rest + step, rest)
 
 
 # --- import ---------------------------------------------------------------------------------------------------

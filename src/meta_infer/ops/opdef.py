@@ -42,7 +42,7 @@ class InferContext:
     inputs: tuple[TensorType | None, ...]
     constants: Mapping[int, np.ndarray]                 # input position -> contents, when constant
     infer_region: Callable[[Graph, Sequence[TensorType | None]], tuple[TensorType, ...]] | None = None
-    fresh_symbol: Callable[[str, int, int], Dim] | None = None   # (hint, lo, hi): a size known only at run time
+    fresh_symbol: Callable[[str, int, int], Dim] | None = None   # (hint, lo, hi): a size known at run time
 
     def input(self, i: int) -> TensorType:
         """Type of a required input. Raises ShapeError when it is absent."""
@@ -62,9 +62,9 @@ class InferContext:
         if i in self.constants:
             array = self.constants[i]
             if array.ndim <= 1 and array.dtype.kind in "iubf" and array.size <= 4096:
-                whole = array.dtype.kind != "f" or bool(np.all(array == np.rint(np.where(abs(array) < 2**24,
-                                                                                        array, 0.5))))
-                return tuple(int(x) for x in array.reshape(-1)) if whole else None
+                if array.dtype.kind == "f" and not np.all((abs(array) < 1 << 24) & (array == np.rint(array))):
+                    return None
+                return tuple(int(x) for x in array.reshape(-1))
         found = self.optional(i)
         return found.content if found is not None else None
 
@@ -104,7 +104,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class ImportContext:
-    """Lets an importer make values: `constant(array) -> name`, `value(hint) -> fresh name`, `known(name) -> array`."""
+    """Lets an importer make and look up values: `constant(array, hint) -> name`, `fresh(hint) -> unused name`."""
 
     constant: Callable[[np.ndarray, str], str]
     fresh: Callable[[str], str]
@@ -113,6 +113,9 @@ class ImportContext:
 
 
 Importer = Callable[[OnnxNode, ImportContext], Iterable[Node]]
+
+NEWEST_OPSET = 28
+"""Newest version of the ONNX operator set whose changes to the ops here have been read; newer ones are refused."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class OnnxImport:
 
     op: str
     since: int
-    until: int = 10_000
+    until: int = NEWEST_OPSET
     convert: Importer | None = None
     domain: str = ""
 
@@ -150,7 +153,8 @@ class OpDef:
     samples: Callable[[np.random.Generator], Iterable[Sample]]
     onnx: tuple[OnnxImport, ...] = ()
     expr: Callable[[Mapping[str, Attr], Sequence[Expr]], Expr] | None = None
-    flops: Callable[[Mapping[str, Attr], Sequence[TensorType | None], Sequence[TensorType]], Dim] | None = None
+    flops: Callable[[Mapping[str, Attr], Sequence[TensorType | None], Sequence[TensorType]],
+                    Dim] | None = None
     decompose: Callable[[Node, Callable[[str], str], Callable[[np.ndarray, str], str],
                          Mapping[str, TensorType]], tuple[Node, ...] | None] | None = None
     keeps_zero: bool = False

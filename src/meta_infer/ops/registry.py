@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from meta_infer.ops import (
     activation,
+    arg_max,
     cast,
     clip,
     comparison,
     concat,
+    control_flow,
     convolution,
+    cum_sum,
     elementwise_binary,
     elementwise_unary,
+    expand,
     gather,
     identity,
     matmul,
     normalization,
+    pad,
     pooling,
+    range,
+    recurrent,
     reduction,
     reshape,
+    resize,
     shape,
+    slicing,
     softmax,
     transpose,
+    trilu,
 )
 from meta_infer.ops.opdef import OnnxImport, OpDef
 
@@ -43,10 +53,17 @@ OPS: tuple[OpDef, ...] = (
     *transpose.OPS,
     *concat.OPS,
     *gather.OPS,
+    *slicing.OPS,
+    *expand.OPS,
+    *pad.OPS,
+    *resize.OPS,
+    *range.OPS,
+    *arg_max.OPS,
+    *cum_sum.OPS,
+    *trilu.OPS,
+    *recurrent.OPS,
+    *control_flow.OPS,
 )
-
-NEWEST_OPSET = 24
-"""Newest version of the ONNX operator set whose changes to these ops have been read; newer ones are refused."""
 
 _BY_NAME = {op.name: op for op in OPS}
 _IMPORTS = [(op, rule) for op in OPS for rule in op.onnx]
@@ -63,6 +80,6 @@ def ops_importing(onnx_op: str, version: int, domain: str = "") -> OnnxImport | 
     A rule without `convert` keeps op name, inputs, outputs and attributes.
     """
     for _, rule in _IMPORTS:
-        if rule.op == onnx_op and rule.domain == domain and rule.since <= version <= min(rule.until, NEWEST_OPSET):
+        if rule.op == onnx_op and rule.domain == domain and rule.since <= version <= rule.until:
             return rule
     return None

@@ -60,10 +60,12 @@ def _import_depth_to_space(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]
 
 
 def _import_space_to_depth(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """`mode` exists since opset 28; before, it is DCR."""
     n, c, h, w = shape_of(node, ctx)
     block = attr_int(node, "blocksize", 1)
     after = (n, c * (block * block), h // block, w // block)
-    return _around(node, ctx, (n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4), after)
+    perm = (0, 1, 3, 5, 2, 4) if attr_text(node, "mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
+    return _around(node, ctx, (n, c, h // block, block, w // block, block), perm, after)
 
 
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:

@@ -1,0 +1,57 @@
+"""Range: start, start + delta, ... below limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from meta_infer.ir.shapes import Dim, ceildiv, dim_max, product
+from meta_infer.ops.attrs import Attrs
+from meta_infer.ops.broadcast import CONTENT_LIMIT
+from meta_infer.ops.opdef import InferContext, OnnxImport, OpDef, Sample, ShapeError, TensorType
+
+
+def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
+    types = [ctx.input(i) for i in range(3)]
+    if any(t.shape not in ((), (1,)) or t.dtype != types[0].dtype for t in types):
+        raise ShapeError("start, limit and delta must be scalars of one dtype")
+    if types[0].dtype.is_float and all(i in ctx.constants for i in range(3)):
+        start, limit, delta = (float(ctx.constants[i].reshape(-1)[0]) for i in range(3))
+        if delta == 0:
+            raise ShapeError("delta is 0")
+        return (TensorType(types[0].dtype, (max(math.ceil((limit - start) / delta), 0),)),)
+    known = [ctx.content(i) for i in range(3)]
+    if any(k is None for k in known):
+        raise ShapeError("the number of elements depends on data; make start, limit and delta constant")
+    first, last, step = (k[0] for k in known if k is not None)
+    if not isinstance(step, int) or step == 0:
+        raise ShapeError(f"delta {step} must be a constant other than 0")
+    size = dim_max(ceildiv(last - first, step) if step > 0 else ceildiv(first - last, -step), 0)
+    elements: tuple[Dim, ...] | None = None
+    if isinstance(size, int) and size <= CONTENT_LIMIT:
+        elements = tuple(first + i * step for i in range(size))
+    return (TensorType(types[0].dtype, (size,), elements),)
+
+
+def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    start, limit, delta = (a.reshape(-1)[0] for a in arrays if a is not None)
+    size = max(math.ceil((limit - start) / delta), 0)
+    return ((start + np.arange(size).astype(start.dtype) * delta).astype(start.dtype),)
+
+
+def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
+    return product(outputs[0].shape)
+
+
+def _samples(rng: np.random.Generator) -> Iterable[Sample]:
+    for start, limit, delta in ((0, 5, 1), (3, 3, 1), (10, -1, -3), (2, 11, 4), (5, 0, 1)):
+        for dtype in (np.int64, np.int32, np.float32):
+            yield Sample((np.array(start, dtype), np.array(limit, dtype), np.array(delta, dtype)))
+    yield Sample(tuple(np.array(v, np.float32) for v in (0.5, 2.1, 0.25)))
+
+
+RANGE = OpDef("Range", _infer, _reference, _samples, (OnnxImport("Range", 11),), flops=_flops)
+
+OPS: tuple[OpDef, ...] = (RANGE,)

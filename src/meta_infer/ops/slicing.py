@@ -1,0 +1,179 @@
+"""Slice with any step. ONNX Slice and Split import to it with starts and sizes worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from meta_infer.ir.graph import Attr, Node, Shape
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min
+from meta_infer.ops.attrs import Attrs, dims_of, ints_of
+from meta_infer.ops.broadcast import text
+from meta_infer.ops.elementwise import floats, ints
+from meta_infer.ops.importing import (
+    attr_int,
+    attr_ints,
+    axis_in,
+    core_node,
+    dims_input,
+    ints_input,
+    present,
+    shape_of,
+    unsupported,
+)
+from meta_infer.ops.opdef import (
+    ImportContext,
+    InferContext,
+    OnnxImport,
+    OnnxNode,
+    OpDef,
+    Sample,
+    ShapeError,
+    TensorType,
+)
+
+
+def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
+    x, attrs = ctx.input(0), ctx.node.attrs
+    starts, sizes, steps = dims_of(attrs, "starts"), dims_of(attrs, "sizes"), ints_of(attrs, "steps")
+    if not len(starts) == len(sizes) == len(steps) == len(x.shape):
+        raise ShapeError(f"starts, sizes and steps must have one entry per dimension of {text(x.shape)}")
+    for start, size, step, dim in zip(starts, sizes, steps, x.shape, strict=True):
+        if not (isinstance(start, int) and isinstance(size, int) and isinstance(dim, int)) or size == 0:
+            continue
+        if not (0 <= start < dim and 0 <= start + (size - 1) * step < dim):
+            raise ShapeError(f"slice from {start} of {size} elements by {step} leaves a dimension of size {dim}")
+    return (TensorType(x.dtype, sizes, _content(ctx, starts, sizes, steps)),)
+
+
+def _content(ctx: InferContext, starts: Shape, sizes: Shape, steps: tuple[int, ...]) -> tuple[Dim, ...] | None:
+    content = ctx.content(0)
+    if content is None or len(sizes) != 1 or not isinstance(starts[0], int) or not isinstance(sizes[0], int):
+        return None
+    return tuple(content[starts[0] + i * steps[0]] for i in range(sizes[0]))
+
+
+def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    x = arrays[0]
+    assert x is not None
+    for axis, (start, size, step) in enumerate(zip(ints_of(attrs, "starts"), ints_of(attrs, "sizes"),
+                                                   ints_of(attrs, "steps"), strict=True)):
+        stop = start + size * step
+        x = x[(slice(None),) * axis + (slice(start, stop if stop >= 0 else None, step) if size else slice(0, 0),)]
+    return (x.copy(),)
+
+
+# --- import ---------------------------------------------------------------------------------------------------
+
+def _from_front(node: OnnxNode, at: Dim, dim: Dim) -> Dim:
+    """A position that may count from the end (negative). Raises UnsupportedError when its sign is not known."""
+    low, high = bounds(at)
+    if low >= 0:
+        return at
+    if high < 0:
+        return at + dim
+    raise unsupported(node, f"whether position {at} counts from the start or the end depends on the input",
+                      "slice with positions that stay non-negative")
+
+
+def slice_range(node: OnnxNode, start: Dim, end: Dim, step: int, dim: Dim) -> tuple[Dim, Dim]:
+    """First element and number of elements of ONNX's start:end:step, clamped to a dimension of size `dim`."""
+    first, last = _from_front(node, start, dim), _from_front(node, end, dim)
+    if step > 0:
+        first, last = (dim_min(dim_max(v, 0), dim) for v in (first, last))
+        return first, dim_max(ceildiv(last - first, step), 0)
+    first = dim_max(dim_min(first, dim - 1), 0)
+    last = dim_max(dim_min(last, dim - 1), -1)
+    return first, dim_min(dim_max(ceildiv(first - last, -step), 0), dim)
+
+
+def _slice(node: OnnxNode, shape: Shape, starts: Sequence[Dim], ends: Sequence[Dim], axes: Sequence[int],
+           steps: Sequence[int]) -> tuple[Node, ...]:
+    first: list[Dim] = [0] * len(shape)
+    sizes, by = [*shape], [1] * len(shape)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_in(node, axis, len(shape))
+        if step == 0:
+            raise unsupported(node, "a step of 0", "the model breaks the ONNX specification here")
+        first[at], sizes[at] = slice_range(node, start, end, step, shape[at])
+        by[at] = step
+    return (core_node(node, "Slice", node.inputs[:1], node.outputs, starts=tuple(first), sizes=tuple(sizes),
+                      steps=tuple(by)),)
+
+
+def _import_attrs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    starts, ends = attr_ints(node, "starts") or (), attr_ints(node, "ends") or ()
+    axes = attr_ints(node, "axes") or tuple(range(len(starts)))
+    return _slice(node, shape_of(node, ctx), starts, ends, axes, (1,) * len(starts))
+
+
+def _import_inputs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Positions are inputs since opset 10, and there are steps."""
+    starts, ends = dims_input(node, ctx, 1, "starts"), dims_input(node, ctx, 2, "ends")
+    axes = ints_input(node, ctx, 3, "axes") if present(node, 3) else tuple(range(len(starts)))
+    steps = ints_input(node, ctx, 4, "steps") if present(node, 4) else (1,) * len(starts)
+    return _slice(node, shape_of(node, ctx), starts, ends, axes, steps)
+
+
+def _split(node: OnnxNode, shape: Shape, given: tuple[Dim, ...] | None, uneven: bool) -> Iterable[Node]:
+    """One Slice per output. Without sizes the parts are equal; since opset 18 the last may be smaller."""
+    axis = axis_in(node, attr_int(node, "axis"), len(shape))
+    count = attr_int(node, "num_outputs", len(node.outputs))
+    size = shape[axis]
+    if given is None:
+        part = ceildiv(size, count) if uneven else size // count
+        if not uneven and isinstance(size, int) and size % count:
+            raise unsupported(node, f"{size} elements do not split into {count} equal parts", "give the sizes")
+        given = (*(part,) * (count - 1), size - part * (count - 1))
+    at: Dim = 0
+    for name, part in zip(node.outputs, given, strict=False):
+        starts: tuple[Dim, ...] = tuple(at if i == axis else 0 for i in range(len(shape)))
+        sizes = tuple(part if i == axis else d for i, d in enumerate(shape))
+        if name:
+            yield core_node(node, "Slice", node.inputs[:1], (name,), starts=starts, sizes=sizes,
+                            steps=(1,) * len(shape))
+        at = at + part
+
+
+def _import_split_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    return _split(node, shape_of(node, ctx), attr_ints(node, "split") or None, uneven=False)
+
+
+def _import_split_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Sizes are an input since opset 13; `num_outputs` and uneven parts exist since 18."""
+    given = dims_input(node, ctx, 1, "split") if present(node, 1) else None
+    return _split(node, shape_of(node, ctx), given, uneven=node.version >= 18)
+
+
+# --- samples --------------------------------------------------------------------------------------------------
+
+def _samples(rng: np.random.Generator) -> Iterable[Sample]:
+    far = 2**63 - 1
+
+    def sample(x: np.ndarray, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...],
+               given: Sequence[Sequence[int]]) -> Sample:
+        operands = tuple(np.array(v, np.int64) for v in given)
+        return Sample((x,), {"starts": starts, "sizes": sizes, "steps": steps}, onnx_inputs=(x, *operands))
+
+    x = floats(rng, (2, 7, 5))
+    yield sample(x, (0, 1, 0), (2, 4, 5), (1, 1, 1), ((1,), (5,), (1,)))
+    yield sample(x, (0, 1, 0), (2, 3, 5), (1, 2, 1), ((1,), (far,), (1,), (2,)))
+    yield sample(x, (0, 6, 0), (2, 7, 5), (1, -1, 1), ((-1,), (-far,), (-2,), (-1,)))
+    yield sample(x, (1, 5, 4), (1, 2, 5), (1, -2, -1), ((1, 5, 9), (2, 1, -9), (0, 1, 2), (1, -2, -1)))
+    yield sample(x, (0, 4, 0), (2, 0, 5), (1, 1, 1), ((4,), (2,), (1,)))
+    yield sample(x, (0, 0, 3), (2, 7, 2), (1, 1, 1), ((-2,), (far,), (-1,)))
+    yield sample(floats(rng, (5,)), (1,), (3,), (1,), ((1,), (4,)))
+    yield sample(floats(rng, (0, 3)), (0, 0), (0, 2), (1, 1), ((0, 0), (9, 2)))
+    yield sample(ints(rng, (6, 2)), (5, 0), (3, 2), (-2, 1), ((5,), (-far,), (0,), (-2,)))
+    old: dict[str, Attr] = {"starts": (1, -3), "ends": (9, -1), "axes": (0, 2)}
+    yield Sample((x,), {"starts": (1, 0, 2), "sizes": (1, 7, 2), "steps": (1, 1, 1)}, onnx_attrs=old, opset=9)
+
+
+SLICE = OpDef(
+    "Slice", _infer, _reference, _samples,
+    (OnnxImport("Slice", 1, 9, _import_attrs), OnnxImport("Slice", 10, convert=_import_inputs),
+     OnnxImport("Split", 2, 12, _import_split_attr), OnnxImport("Split", 13, convert=_import_split_input)),
+    flops=lambda attrs, inputs, outputs: 0)
+
+OPS: tuple[OpDef, ...] = (SLICE,)
