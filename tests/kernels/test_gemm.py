@@ -43,8 +43,8 @@ def test_leading_dims_are_rows() -> None:
     assert check_case(case, GEMM, 1e-4, 1e-4) == 1
 
 
-@pytest.mark.parametrize("x, w", [((5,), (5, 17)), ((4, 5), (5,)), ((5,), (5,)), ((2, 1, 3, 5), (5, 4)), ((0, 3), (3, 5)),
-                                  ((7, 0), (0, 5)), ((7, 3), (3, 0)), ((1, 1), (1, 1))])
+@pytest.mark.parametrize("x, w", [((5,), (5, 17)), ((4, 5), (5,)), ((5,), (5,)), ((2, 1, 3, 5), (5, 4)),
+                                  ((0, 3), (3, 5)), ((7, 0), (0, 5)), ((7, 3), (3, 0)), ((1, 1), (1, 1))])
 def test_ranks_and_empty_dims(x: tuple[int, ...], w: tuple[int, ...]) -> None:
     case = make_group("MatMul", {"x": _random(*x), "w": _random(*w)}, constants=("w",))
     assert check_case(case, GEMM) == 1

@@ -52,7 +52,8 @@ def test_masked_rows_are_as_in_onnx_runtime(op: str) -> None:
     x[4, 5] = np.inf
     x[5, 5] = np.nan
     model = helper.make_model(helper.make_graph(
-        [helper.make_node(op, ["x"], ["y"], axis=1)], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_node(op, ["x"], ["y"], axis=1)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)]), opset_imports=[helper.make_opsetid("", 13)])
     model.ir_version = 8
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})

@@ -160,12 +160,16 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
     blocks = -(-problem.hidden // tile.lanes)
     width = blocks * tile.lanes
     names = [_GATES, _RECURRENT, problem.h0, problem.c0, problem.y, problem.y_h, problem.y_c]
-    params = [b.input(stem, problem.dtype) if name else None
-              for stem, name in zip(("gates", "recurrent", "h0", "c0"), names, strict=False)]
-    params += [b.output(stem, problem.dtype) if name else None
-               for stem, name in zip(("y", "y_h", "y_c"), names[4:], strict=True)]
-    state = _State(*params, b.scratch("h", problem.dtype, 2 * ROWS * width),             # type: ignore[arg-type]
-                   b.scratch("c", problem.dtype, ROWS * width))
+
+    def optional(make: Callable[[str, DType], Buffer], stem: str, name: str) -> Buffer | None:
+        return make(stem, problem.dtype) if name else None
+
+    state = _State(
+        b.input("gates", problem.dtype), b.input("recurrent", problem.dtype),
+        optional(b.input, "h0", problem.h0), optional(b.input, "c0", problem.c0),
+        optional(b.output, "y", problem.y),
+        optional(b.output, "y_h", problem.y_h), optional(b.output, "y_c", problem.y_c),
+        b.scratch("h", problem.dtype, 2 * ROWS * width), b.scratch("c", problem.dtype, ROWS * width))
     steps, batch = b.dim(problem.steps), b.dim(problem.batch)
     row_blocks = (batch + (ROWS - 1)) // ROWS
     with b.chunks(row_blocks * problem.directions) as chunk:

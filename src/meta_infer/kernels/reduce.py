@@ -26,6 +26,8 @@ OPERATIONS = {"ReduceSum": "+", "ReduceMean": "+", "ReduceProd": "*", "ReduceMax
 GRAIN = 32768
 # Kept elements that one pass over the reduced dims takes along.
 STRIP = 512
+# Elements summed by one set of accumulators: long sums in pieces lose less to rounding.
+PIECE = 4096
 _OUT = "out of reduce"
 
 
@@ -109,8 +111,10 @@ def _along_last(b: Builder, shape: Shape, is_reduced: Sequence[bool], x: Buffer,
             with b.loop(0, b.dim(product(outer)), 1, "line") as line:
                 steps = unflatten(b, line, outer)
                 base = b.let(flat_index(b, shape, PLAIN, coords(kept, (*steps, const(0)))), "base")
-                folded = fold(b, op, 0, length, register, lambda at, count: b.load(x, base + at, lanes, count))
-                b.assign(total, binary(op, folded, total))
+                with b.loop(0, length, PIECE, "piece") as piece:
+                    end = b.let(minimum(piece + PIECE, length), "end")
+                    folded = fold(b, op, piece, end, register, lambda at, count: b.load(x, base + at, lanes, count))
+                    b.assign(total, binary(op, folded, total))
             finish(kept, len(shape) - 1, 1, None, total)
 
 

@@ -1,0 +1,107 @@
+# ruff: noqa: E402 (threads are chosen before numpy is loaded)
+"""Matrix products with packed weights, side by side with numpy and ONNX Runtime: one thread, one interleaved run.
+
+    python benchmarks/gemm.py [--rows 1 6 48 128] [--seconds 1]
+
+Each line is one size: GFLOP/s of the quickest call of each, and the ratio to the better peer (above 1: meta-infer is
+quicker). Peers are timed through their Python calls, a few microseconds each, which matters at one row only.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"                               # before numpy is loaded
+
+import argparse
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.kernels.harness import PROFILE, Memory, compile_funcs, layouts_of, make_group
+
+from meta_infer.ir.shapes import Symbol, evaluate
+from meta_infer.kernels.gemm import GEMM
+from meta_infer.support.dtypes import UINT8
+
+SIZES = ((384, 384), (384, 1536), (1536, 384))
+
+
+def ours(x: np.ndarray, w: np.ndarray, out: np.ndarray) -> Callable[[], None]:
+    """A call that writes x @ w to `out` by the kernel that packages use."""
+    case = make_group("MatMul", {"x": x, "w": w}, constants=("w",), shapes={"x": (Symbol("m").dim, x.shape[1])})
+    (variant,) = GEMM.variants(case.group, PROFILE)
+    lowering = GEMM.lower(case.group, variant, layouts_of(variant, case.group), PROFILE)
+    (call,) = lowering.calls
+    code = compile_funcs([call.func], PROFILE.isa)
+    entry = code.entries[call.func.name]
+    arrays = {"x": x, "out": out, **lowering.packed}
+    buffers = (ctypes.c_void_p * len(call.args))(*(arrays[name].ctypes.data for name in call.args))
+    dims = (ctypes.c_int64 * len(call.dims))(*(evaluate(d, {"m": x.shape[0]}) for d in call.dims))
+    scratch = Memory("scratch", UINT8, entry.scratch(dims))
+    chunks = entry.chunks(dims)
+    alive = (code, arrays, scratch)
+
+    def run(_: object = alive) -> None:
+        entry.run(buffers, dims, 0, chunks, scratch.address)
+    return run
+
+
+def runtime(x: np.ndarray, w: np.ndarray) -> Callable[[], object]:
+    """The same product by ONNX Runtime on one thread."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (x.shape[0], w.shape[1]))],
+        [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return lambda: session.run(None, {"x": x})
+
+
+def quickest(calls: list[Callable[[], object]], seconds: float) -> list[float]:
+    """Seconds of the quickest run of each call, all called in turn."""
+    best = [float("inf")] * len(calls)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for i, call in enumerate(calls):
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 6, 16, 48, 128])
+    parser.add_argument("--seconds", type=float, default=1.0, help="per size")
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    print(f"{'M x K x N':>18} {'meta-infer':>11} {'numpy':>8} {'onnxrt':>8}   GFLOP/s     ratio")
+    for depth, width in SIZES:
+        w = rng.standard_normal((depth, width), np.float32)
+        for rows in options.rows:
+            x = rng.standard_normal((rows, depth), np.float32)
+            out, other = np.empty((rows, width), np.float32), np.empty((rows, width), np.float32)
+            calls = [ours(x, w, out), lambda x=x, w=w, o=other: np.matmul(x, w, out=o), runtime(x, w)]
+            seconds = quickest(calls, options.seconds)
+            np.testing.assert_allclose(out, other, 1e-3, 1e-3)
+            rates = [2e-9 * rows * depth * width / s for s in seconds]
+            print(f"{f'{rows} x {depth} x {width}':>18} {rates[0]:11.1f} {rates[1]:8.1f} {rates[2]:8.1f}"
+                  f"             {rates[0] / max(rates[1:]):6.2f}")
+
+
+if __name__ == "__main__":
+    main()
