@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
 
+from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, TARGETS
 from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
@@ -33,18 +34,6 @@ class Compiler:
     command: tuple[str, ...]
     kind: str
     version: str
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """Code for one target. `compiler_calls` counts the processes it took to make: 0 when all came from the cache."""
-
-    isa: str
-    library: bytes
-    path: Path
-    sources: tuple[str, ...]
-    compiler: str
-    compiler_calls: int
 
 
 def find_compiler(switches: Switches | None = None) -> Compiler:
@@ -190,6 +179,8 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
                    link_flags: Sequence[str] = LINK_FLAGS) -> Artifact:
     """Compile C sources and files of the runtime, and link them into one shared object for `isa`.
 
+    `sources` are those of `emit_module`: units of kernels, the table last.
+
     At most `jobs` compilers run at once (default: the CPUs this process may use). Raises ToolchainError with the
     compiler's first messages and the path of the kept source.
     """
@@ -199,7 +190,8 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
     cache.mkdir(parents=True, exist_ok=True)
     flags = (*_target_flags(compiler, isa), *COMPILE_FLAGS, *extra_flags)
     shop = _Workshop(compiler, flags, cache, tuple(link_flags))
-    units = [_Unit(text, f"unit{i}.c") for i, text in enumerate(sources)]
+    names = [f"kernels_{i}.c" for i in range(len(sources) - 1)] + ["table.c"]
+    units = [_Unit(text, name) for name, text in zip(names, sources, strict=True)]
     units += [_Unit(path.read_text(), path.name, path.parent) for path in extra_c_files]
     with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
         objects = list(pool.map(shop.compile, units))
@@ -208,4 +200,4 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
     data = library.read_bytes()
     if calls:
         prune(cache)
-    return Artifact(isa, data, library, tuple(sources), compiler.version, calls)
+    return Artifact(isa, data, library, dict(zip(names, sources, strict=True)), compiler.version, calls)

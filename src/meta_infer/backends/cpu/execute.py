@@ -1,0 +1,88 @@
+"""Runs a package in a child process, so that an illegal instruction or an endless loop costs one sample only.
+
+The child is this module itself: `python -m meta_infer.backends.cpu.execute FOLDER`, where FOLDER holds the request
+(request.json, input_0.npz, input_1.npz, ...) and receives the answer (answer.json, output_0.npz, ...).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from meta_infer.backends.base import Execution, Failure
+
+
+def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], threads: int = 1, runs: int = 1,
+                    time_limit: float = 60.0) -> Execution | Failure:
+    """Run a package file on each batch of inputs (by name), `runs` timed times each after the first.
+
+    `time_limit` is seconds for the whole child process, loading included.
+    """
+    with tempfile.TemporaryDirectory(prefix="meta-infer-run-") as name:
+        folder = Path(name)
+        request = {"package": str(package.resolve()), "batches": len(batches), "threads": threads, "runs": runs}
+        (folder / "request.json").write_text(json.dumps(request))
+        for i, batch in enumerate(batches):
+            np.savez(folder / f"input_{i}.npz", **dict(batch))          # type: ignore[arg-type]
+        failure = run_child([sys.executable, "-m", __spec__.name, str(folder)], time_limit)
+        if failure is not None:
+            return failure
+        answer = json.loads((folder / "answer.json").read_text())
+        outputs = []
+        for i in range(len(batches)):
+            with np.load(folder / f"output_{i}.npz") as arrays:
+                outputs.append({answer["outputs"][int(key[1:])]: arrays[key] for key in arrays.files})
+        return Execution(tuple(outputs), tuple(answer["seconds"]))
+
+
+def run_child(command: Sequence[str], time_limit: float) -> Failure | None:
+    """Run a command to its end; None when it succeeded. It and what it started are killed at the time limit."""
+    root = str(Path(__file__).resolve().parents[3])
+    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
+    try:
+        _, errors = child.communicate(timeout=time_limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return Failure(f"still running after {time_limit:g} s")
+    if child.returncode == 0:
+        return None
+    if child.returncode < 0:
+        return Failure(f"killed by {signal.Signals(-child.returncode).name}")
+    lines = errors.strip().splitlines()
+    return Failure(lines[-1] if lines else f"exit code {child.returncode}")
+
+
+def _child(folder: Path) -> None:
+    from meta_infer.runtime.session import load
+
+    request = json.loads((folder / "request.json").read_text())
+    session = load(request["package"], threads=request["threads"])
+    names = [output.name for output in session.get_outputs()]
+    seconds = []
+    for i in range(request["batches"]):
+        with np.load(folder / f"input_{i}.npz") as arrays:
+            batch = {name: arrays[name] for name in arrays.files}
+        outputs = session.run(None, batch)
+        for _ in range(request["runs"]):
+            start = time.perf_counter()
+            outputs = session.run(None, batch)
+            seconds.append(time.perf_counter() - start)
+        # Positions, not names, are the keys: a tensor's name may hold what a file name may not.
+        np.savez(folder / f"output_{i}.npz", **{f"o{k}": a for k, a in enumerate(outputs)})   # type: ignore[arg-type]
+    (folder / "answer.json").write_text(json.dumps({"outputs": names, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    _child(Path(sys.argv[1]))
