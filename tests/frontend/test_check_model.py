@@ -139,6 +139,7 @@ def test_operand_counts(problem_of: Any) -> None:
     assert "has 1 inputs, Add needs at least 2" in error.problem and "'B'" in error.hint
     assert "takes at most 1" in problem_of(node("Relu", ["x", "z"], ["y"])).problem
     assert "required input 0 ('A') is missing" in problem_of(node("Add", ["", "x"], ["y"])).problem
+    assert "required input 1 ('inputs') is missing" in problem_of(node("Concat", ["x", ""], ["y"], axis=0)).problem
     assert "outputs" in problem_of(node("Relu", ["x"], ["y", "b"])).problem
     assert "has no output" in problem_of(node("Relu", ["x"], ["y"]), node("Relu", ["x"], [""])).problem
 

@@ -10,7 +10,7 @@ from meta_infer.frontend.attributes import attribute_type
 from meta_infer.frontend.importers import first_opset, is_imported, schema_for, suggestion
 from meta_infer.support.errors import MetaInferError, ModelError, UnsupportedError
 
-_SINGLE = defs.OpSchema.FormalParameterOption.Single
+_OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 _VARIADIC = defs.OpSchema.FormalParameterOption.Variadic
 _AGAIN = "export the model again, or correct the node"
 
@@ -118,7 +118,7 @@ def _operand_problems(node: NodeProto, schema: defs.OpSchema, what: str) -> Iter
                              f"takes at most {most}", what=what, hint=_AGAIN)
         for i, name in enumerate(names):
             formal = formals[min(i, len(formals) - 1)] if formals else None
-            if kind == "input" and not name and formal is not None and formal.option == _SINGLE:
+            if kind == "input" and not name and formal is not None and formal.option != _OPTIONAL:
                 yield ModelError(f"the required input {i} ({formal.name!r}) is missing", what=what,
                                  hint=f"connect input {formal.name!r}")
     if node.output and not any(node.output):

@@ -6,12 +6,13 @@ Weights in files beside the model are mapped, not read, so a model of any size c
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped]
 from onnx import TensorProto, numpy_helper
 
 from meta_infer.support.dtypes import dtype_of
@@ -138,10 +139,30 @@ def load_onnx(path: str | Path) -> LoadedModel:
         proto.ParseFromString(data)
     except DecodeError as error:
         raise _explain(data, what) from error
+    if damaged := _text_not_utf8(proto):
+        raise ModelError(f"is damaged: {damaged} is not UTF-8 text", what=what,
+                         hint="copy or export the file again")
     if not proto.HasField("graph"):
         raise ModelError("is not an ONNX model: it holds no graph", what=what,
                          hint="give the .onnx file that the exporter wrote")
     return LoadedModel(path, proto)
+
+
+def _text_not_utf8(message: Message) -> str:
+    """The first text field that is no text (protobuf hands such bytes over as they are); '' when all are well."""
+    for field, value in message.ListFields() if not isinstance(message, TensorProto) else ():
+        values = value if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else (value,)
+        if field.type == field.TYPE_STRING and any(isinstance(text, bytes) for text in values):
+            return f"{field.full_name} {next(text for text in values if isinstance(text, bytes))!r}"
+        if field.type == field.TYPE_MESSAGE:
+            for inner in values:
+                if found := _text_not_utf8(inner):
+                    return found
+    if isinstance(message, TensorProto):                 # its other fields are bulk data
+        if isinstance(message.name, bytes):
+            return f"onnx.TensorProto.name {message.name!r}"
+        return next(filter(None, map(_text_not_utf8, message.external_data)), "")
+    return ""
 
 
 def _onnx_files_in(folder: Path) -> str:
