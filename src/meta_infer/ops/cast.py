@@ -11,7 +11,7 @@ from meta_infer.ir.loop import Expr, cast, const, select
 from meta_infer.ir.loop import Type as RegisterType
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.attrs import Attrs, dtype_attr
-from meta_infer.ops.elementwise import UNARY_SHAPES, floats, ints
+from meta_infer.ops.elementwise import UNARY_SHAPES, bools, floats, ints
 from meta_infer.ops.importing import core_node, unsupported
 from meta_infer.ops.opdef import ImportContext, InferContext, OnnxImport, OnnxNode, OpDef, Sample, TensorType
 from meta_infer.support.dtypes import (
@@ -86,7 +86,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
             yield Sample((floats(rng, shape, -50, 50),), {"to": to})
         yield Sample((ints(rng, (3, 5), low=-1, high=1),), {"to": to})
         yield Sample((ints(rng, (3, 5), np.int32),), {"to": to})
-        yield Sample((floats(rng, (7,)) > 0,), {"to": to})
+        yield Sample((bools(rng, (7,)),), {"to": to})
     yield Sample((np.array([2**40 + 5, -1, 7], np.int64),), {"to": INT32})
     yield Sample((np.array([-0.0, 0.0, 0.5, -0.5, 1.99, -1.99], np.float32),), {"to": INT64})
     yield Sample((np.array([-0.0, 0.0, 0.25, np.nan, np.inf], np.float32),), {"to": BOOL})

@@ -10,7 +10,7 @@ from meta_infer.ir.loop import Expr, select, unary
 from meta_infer.ir.shapes import Dim, bounds, product
 from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.broadcast import broadcast_content, broadcast_shapes
-from meta_infer.ops.elementwise import BINARY_SHAPES, elementwise, floats, ints, is_bool, is_number
+from meta_infer.ops.elementwise import BINARY_SHAPES, bools, elementwise, floats, ints, is_bool, is_number
 from meta_infer.ops.elementwise_unary import ODD
 from meta_infer.ops.opdef import InferContext, OnnxImport, OpDef, Sample, ShapeError, TensorType
 from meta_infer.support.dtypes import BOOL, DType
@@ -45,7 +45,7 @@ def _equal_expr(attrs: Attrs, a: Expr, b: Expr) -> Expr:
 
 def _compare_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for a, b in BINARY_SHAPES:
-        yield Sample((np.rint(floats(rng, a)), np.rint(floats(rng, b))))
+        yield Sample((ints(rng, a, np.float32, -4, 4), ints(rng, b, np.float32, -4, 4)))
     x = np.array(ODD, np.float32)
     yield Sample((x[:, None], x[None, :]))
     for dtype in (np.int64, np.int32):
@@ -59,13 +59,13 @@ def _equal_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 def _bool_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for a, b in BINARY_SHAPES:
-        yield Sample((floats(rng, a) > 0, floats(rng, b) > 0))
+        yield Sample((bools(rng, a), bools(rng, b)))
 
 
 def _where_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for c, a, b in (((), (), ()), ((3, 1), (1, 4), ()), ((2, 1, 4), (3, 1), (4,)), ((0,), (1,), ()), ((5,), (5,), (5,))):
-        yield Sample((floats(rng, c) > 0, floats(rng, a), floats(rng, b)))
-    yield Sample((floats(rng, (3, 4)) > 0, ints(rng, (4,)), ints(rng, (3, 1))))
+        yield Sample((bools(rng, c), floats(rng, a), floats(rng, b)))
+    yield Sample((bools(rng, (3, 4)), ints(rng, (4,)), ints(rng, (3, 1))))
     yield Sample((np.array([True, False]), np.array([np.nan, 1], np.float32), np.array([2, np.nan], np.float32)))
 
 

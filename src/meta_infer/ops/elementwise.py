@@ -75,12 +75,16 @@ def is_bool(dtype: DType) -> bool:
 
 
 def floats(rng: np.random.Generator, shape: tuple[int, ...], low: float = -4.0, high: float = 4.0) -> np.ndarray:
-    return rng.uniform(low, high, shape).astype(np.float32)
+    return np.asarray(rng.uniform(low, high, shape)).astype(np.float32)
 
 
 def ints(rng: np.random.Generator, shape: tuple[int, ...], dtype: type = np.int64, low: int = -9,
          high: int = 9) -> np.ndarray:
-    return rng.integers(low, high, shape, endpoint=True).astype(dtype)
+    return np.asarray(rng.integers(low, high, shape, endpoint=True)).astype(dtype)
+
+
+def bools(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return np.asarray(rng.integers(0, 2, shape)).astype(np.bool_)
 
 
 def unary_samples(low: float = -4.0, high: float = 4.0, attrs: Iterable[Mapping[str, Attr]] = ({},),

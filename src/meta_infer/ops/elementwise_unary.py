@@ -11,7 +11,7 @@ import numpy as np
 from meta_infer.ir.loop import Expr, const, intrin, select, unary
 from meta_infer.ir.shapes import Dim, dim_max
 from meta_infer.ops.attrs import Attrs
-from meta_infer.ops.elementwise import UNARY_SHAPES, elementwise, floats, ints, is_bool, is_float, unary_samples
+from meta_infer.ops.elementwise import UNARY_SHAPES, bools, elementwise, ints, is_bool, is_float, unary_samples
 from meta_infer.ops.opdef import OnnxImport, OpDef, Sample
 from meta_infer.support.dtypes import BOOL, DType
 
@@ -58,7 +58,7 @@ def _with_ints(samples: Callable[[np.random.Generator], Iterable[Sample]],
 
 def _not_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape in UNARY_SHAPES:
-        yield Sample((floats(rng, shape) > 0,))
+        yield Sample((bools(rng, shape),))
 
 
 EXP = elementwise("Exp", 1, _from(np.exp), _call("exp"), unary_samples(-90, 80, special=ODD), takes=is_float,

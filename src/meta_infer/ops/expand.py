@@ -10,7 +10,7 @@ from meta_infer.ir.graph import Node, Shape
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.broadcast import broadcast_content, broadcast_shapes, text
-from meta_infer.ops.elementwise import floats, ints
+from meta_infer.ops.elementwise import bools, floats, ints
 from meta_infer.ops.importing import core_node, dims_input, shape_of, unsupported
 from meta_infer.ops.opdef import (
     ImportContext,
@@ -73,7 +73,7 @@ def _interleaved(a: Sequence[Dim], b: Sequence[Dim]) -> Shape:
 
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     def sample(x: np.ndarray, shape: tuple[int, ...], given: tuple[int, ...]) -> Sample:
-        return Sample((x,), {"shape": shape}, onnx_inputs=(x, np.array(given, np.int64)))
+        return Sample((x,), {"shape": shape}, onnx_inputs=(x, np.array(given, np.int64)), onnx_attrs={})
 
     yield sample(floats(rng, ()), (2, 3), (2, 3))
     yield sample(floats(rng, (3, 1)), (2, 3, 4), (2, 1, 4))
@@ -81,7 +81,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield sample(floats(rng, (2, 3)), (2, 3), (1,))
     yield sample(floats(rng, (1, 3)), (0, 3), (0, 1))
     yield sample(ints(rng, (1,)), (5,), (5,))
-    yield sample(floats(rng, (3, 1)) > 0, (3, 4), (3, 4))
+    yield sample(bools(rng, (3, 1)), (3, 4), (3, 4))
 
 
 EXPAND = OpDef(

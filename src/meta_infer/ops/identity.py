@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from meta_infer.ir.graph import Node
-from meta_infer.ops.elementwise import UNARY_SHAPES, floats, ints
+from meta_infer.ops.elementwise import UNARY_SHAPES, bools, floats, ints
 from meta_infer.ops.importing import core_node, present, unsupported, wanted
 from meta_infer.ops.opdef import ImportContext, InferContext, OnnxImport, OnnxNode, OpDef, Sample, TensorType
 
@@ -51,7 +51,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape in UNARY_SHAPES:
         yield Sample((floats(rng, shape),))
     yield Sample((ints(rng, (3, 2)),))
-    yield Sample((floats(rng, (5,)) > 0,))
+    yield Sample((bools(rng, (5,)),))
 
 
 IDENTITY = OpDef(

@@ -156,8 +156,8 @@ def _samples(low: float, high: float, integer: bool) -> Callable[[np.random.Gene
             for keep in (True, False):
                 yield sample(floats(rng, shape, low, high), axes, keep)
         if integer:
-            yield sample(ints(rng, (3, 5)), (1,), True)
-            yield sample(ints(rng, (3, 5), np.int32), (0, 1), False)
+            yield sample(ints(rng, (3, 5), low=-2, high=4), (1,), True)
+            yield sample(ints(rng, (3, 5), np.int32, -2, 4), (0, 1), False)
     return samples
 
 

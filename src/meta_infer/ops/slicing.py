@@ -154,7 +154,8 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     def sample(x: np.ndarray, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...],
                given: Sequence[Sequence[int]]) -> Sample:
         operands = tuple(np.array(v, np.int64) for v in given)
-        return Sample((x,), {"starts": starts, "sizes": sizes, "steps": steps}, onnx_inputs=(x, *operands))
+        return Sample((x,), {"starts": starts, "sizes": sizes, "steps": steps}, onnx_inputs=(x, *operands),
+                      onnx_attrs={})
 
     x = floats(rng, (2, 7, 5))
     yield sample(x, (0, 1, 0), (2, 4, 5), (1, 1, 1), ((1,), (5,), (1,)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Node, Shape
 from meta_infer.ops.attrs import Attrs, ints_of
-from meta_infer.ops.elementwise import floats, ints
+from meta_infer.ops.elementwise import bools, floats, ints
 from meta_infer.ops.importing import attr_int, attr_ints, attr_text, core_node, shape_of
 from meta_infer.ops.opdef import (
     ImportContext,
@@ -74,7 +74,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
                         ((0, 3), (1, 0)), ((2, 3, 4, 5, 6), (4, 1, 3, 0, 2)), ((33, 17), (1, 0))):
         yield Sample((floats(rng, shape),), {"perm": perm}, onnx_attrs={"perm": perm} if perm else {})
     yield Sample((ints(rng, (3, 5)),), {"perm": (1, 0)})
-    yield Sample((floats(rng, (3, 5)) > 0,), {"perm": (1, 0)})
+    yield Sample((bools(rng, (3, 5)),), {"perm": (1, 0)})
 
 
 TRANSPOSE = OpDef(
