@@ -13,7 +13,6 @@ contents are checked, outputs and scratch start as NaN, inputs must come back un
 from __future__ import annotations
 
 import atexit
-import ctypes
 import functools
 import os
 import shutil
@@ -25,18 +24,21 @@ from pathlib import Path
 import numpy as np
 
 from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.isa import highest_isa, isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.schema import Chip
 from meta_infer.ir.graph import Attr, Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
+from meta_infer.ir.interpret_loop import interpret
 from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.shapes import Dim, Expr, Symbol, evaluate
+from meta_infer.ir.verify_loop import verify_func
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.ops.opdef import InferContext, TensorType
 from meta_infer.ops.registry import op_named
-from meta_infer.support.dtypes import DType, dtype_of
+from meta_infer.support.dtypes import UINT8, DType, dtype_of
 from meta_infer.support.switches import read_switches
 
 _GUARD = 256
@@ -184,7 +186,8 @@ def to_memory(array: np.ndarray, layout: Layout) -> np.ndarray:
     pad = [(0, missing if i == axis else 0) for i in range(array.ndim)]
     garbage = layout.padding == "garbage" and array.dtype.kind == "f"
     padded = np.pad(array, pad, constant_values=np.nan if garbage else 0)
-    split = padded.reshape(*array.shape[:axis], -1, block, *array.shape[axis + 1:])
+    blocks = -(-array.shape[axis] // block)
+    split = padded.reshape(*array.shape[:axis], blocks, block, *array.shape[axis + 1:])
     return np.ascontiguousarray(np.moveaxis(split, axis + 1, -1))
 
 
@@ -241,30 +244,21 @@ def _cache() -> Path:
     return Path(folder)
 
 
-class _Entry(ctypes.Structure):
-    _SIZE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    _RUN = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-    _fields_ = [("name", ctypes.c_char_p), ("chunks", _SIZE), ("scratch", _SIZE), ("run", _RUN)]
-
-
 @dataclass(frozen=True)
 class Compiled:
     """Loop functions as machine code, by the names they were given."""
 
-    entries: Mapping[str, _Entry]
-    library: ctypes.CDLL
+    module: LoadedModule
 
     def run(self, func: LoopFunc, buffers: Sequence[Memory], dims: Sequence[int],
             order: np.random.Generator | None = None) -> None:
         """All chunks of one function, in random order if `order` is given; checks guards and inputs."""
-        entry = self.entries[func.name]
-        c_dims = (ctypes.c_int64 * max(len(dims), 1))(*dims)
-        c_bufs = (ctypes.c_void_p * max(len(buffers), 1))(*(b.address for b in buffers))
-        scratch = Memory("scratch", dtype_of(np.dtype(np.uint8)), entry.scratch(c_dims))
-        chunks = range(entry.chunks(c_dims))
-        spans = [(0, len(chunks))] if order is None else [(c, c + 1) for c in order.permutation(len(chunks)).tolist()]
+        addresses = [b.address for b in buffers]
+        scratch = Memory("scratch", UINT8, self.module.scratch(func.name, dims))
+        count = self.module.chunks(func.name, dims)
+        spans = [(0, count)] if order is None else [(c, c + 1) for c in order.permutation(count).tolist()]
         for begin, end in spans:
-            entry.run(c_bufs, c_dims, begin, end, scratch.address)
+            self.module.run(func.name, addresses, dims, begin, end, scratch.address)
         scratch.check(False)
         for buffer, param in zip(buffers, func.params, strict=True):
             buffer.check(param.mode == "in")
@@ -273,19 +267,16 @@ class Compiled:
 def compile_funcs(funcs: Sequence[LoopFunc], isa: str | None = None) -> Compiled:
     """Machine code for functions of distinct names, by the emitter and compiler that packages use."""
     isa = isa or host_isa()
+    for func in funcs:
+        verify_func(func)
     artifact = compile_module(emit_module(funcs, (), (), isa), isa, switches=replace(read_switches(), cache=_cache()))
-    library = ctypes.CDLL(str(artifact.path))
-    count = ctypes.c_int32.in_dll(library, "mi_kernel_count").value
-    table = (_Entry * max(count, 1)).in_dll(library, "mi_kernels")
-    return Compiled({entry.name.decode(): entry for entry in table[:count]}, library)
+    return Compiled(LoadedModule(artifact.path))
 
 
 Runner = Callable[[LoopFunc, Sequence[Memory], Sequence[int]], None]
 
 
 def _interpret(func: LoopFunc, buffers: Sequence[Memory], dims: Sequence[int]) -> None:
-    from meta_infer.ir.interpret_loop import interpret
-
     interpret(func, [b.array for b in buffers], dims)
 
 
