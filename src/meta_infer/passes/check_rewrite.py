@@ -60,9 +60,12 @@ def small_size(symbol: Symbol) -> int:
     return symbol.lo + min(steps, (symbol.hi - symbol.lo) // symbol.step) * symbol.step
 
 
-def results_differ(before: Graph, after: Graph, seed: int = 0) -> str | None:
-    """How the results of two graphs of equal interface differ on random inputs; None when they do not."""
-    sizes = {name: small_size(symbol) for name, symbol in before.symbols.items()}
+def results_differ(before: Graph, after: Graph, seed: int = 0, sizes: dict[str, int] | None = None) -> str | None:
+    """How the results of two graphs of equal interface differ on random inputs; None when they do not.
+
+    `sizes` gives named dimensions their values; small ones when it is left out.
+    """
+    sizes = sizes or {name: small_size(symbol) for name, symbol in before.symbols.items()}
     inputs = random_inputs(before, np.random.default_rng(seed), sizes)
     wanted = execute_graph(before, inputs, FLOAT64)
     found = execute_graph(after, inputs, FLOAT64)
