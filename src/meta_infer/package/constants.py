@@ -32,14 +32,14 @@ def place_constants(program: Program) -> ConstantPlacement:
     for name, decl in program.buffers.items():
         if decl.kind != "const" or decl.alias is not None:
             continue
-        raw = np.ascontiguousarray(program.constants[name]).reshape(-1).view(np.uint8)
+        raw = memoryview(np.ascontiguousarray(program.constants[name]).reshape(-1).view(np.uint8).data)
         key = hashlib.sha256(raw).digest() + len(raw).to_bytes(8, "little")
         if key not in known:
             padding = -total % CONSTANT_ALIGNMENT
             if padding:
                 pieces.append(bytes(padding))
             known[key] = total + padding
-            pieces.append(memoryview(raw) if len(raw) else b"")
+            pieces.append(raw)
             total += padding + len(raw)
         offsets[name], sizes[name] = known[key], len(raw)
     return ConstantPlacement(offsets, sizes, tuple(pieces), total)

@@ -93,10 +93,10 @@ def write_package(path: str | Path, program: Program, memory_plan: MemoryPlan, a
         members[plan_member(artifact.isa)] = [encode_program(program, memory_plan, artifact.kernel_order, placed)]
     members[DEBUG] = [_json(debug_info(program, memory_plan))]
     for artifact in artifacts:
-        for unit, text in artifact.sources.items():
+        for unit, source in artifact.sources.items():
             # One folder when there is one target, the common case: sources/conv_0.c
             folder = "sources" if len(artifacts) == 1 else f"sources/{artifact.isa}"
-            members[f"{folder}/{unit if unit.endswith('.c') else unit + '.c'}"] = [text.encode()]
+            members[f"{folder}/{unit if unit.endswith('.c') else unit + '.c'}"] = [source.encode()]
     for name, vector in (tests or {}).items():
         members[f"tests/{name}.npz"] = [test_member(vector)]
     members[REPORT] = [_json(report or {})]

@@ -14,8 +14,9 @@ from meta_infer.support.errors import InputError
 
 
 def _near(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    return f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(map(repr, known))}"
+    folded = {k.casefold(): k for k in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
+    return f"did you mean {folded[near[0]]!r}?" if near else f"the names are {', '.join(map(repr, known))}"
 
 
 def shape_text(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> str:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from meta_infer.runtime.loader import load_library
 from meta_infer.runtime.reader import Package, Tensor
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError, MetaInferError, PackageError, UsageError
+from meta_infer.support.switches import read_switches
 
 MODES = ("auto", "eco")
 _ORT_WORDS = {"float32": "float", "float64": "double"}
@@ -71,7 +71,7 @@ class Session:
         self._library = load_library(bytes(package.check(self.target.code)), what)
         self._weights = np.frombuffer(package.member(self.target.weights), np.uint8)
         config = native.Config(plan.ctypes.data, plan.size, self._weights.ctypes.data, self._weights.size, threads,
-                               native.ARENA_MODES[_arena_switch()])
+                               native.ARENA_MODES[read_switches().arena])
         error = native.Error()
         if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
                                                      ctypes.byref(error)) != native.OK:
@@ -211,14 +211,6 @@ _CREATE_HINTS = {
     native.BAD_PLAN: "build the package again",
     native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
 }
-
-
-def _arena_switch() -> str:
-    """META_INFER_ARENA, as support/switches.py documents it; read here because a session needs no other switch."""
-    value = os.environ.get("META_INFER_ARENA", "")
-    if value not in native.ARENA_MODES:
-        raise UsageError(f"is {value!r}, expected 'separate' or 'poison'", what="environment variable META_INFER_ARENA")
-    return value
 
 
 def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
