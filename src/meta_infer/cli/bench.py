@@ -39,7 +39,7 @@ def bench(
     if iterations is not None and duration is not None:
         raise UsageError("cannot be combined", what="--iterations and --duration", hint="give one of them")
     with load(package, threads=threads) as session:
-        feeds = choose_inputs(session.package, inputs or [], dim or [], random, seed)
+        feeds, _ = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         times = measure(lambda: session.run(None, feeds), warmup, iterations,
                         DURATION if duration is None else duration)
         used = session.threads

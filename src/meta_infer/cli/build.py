@@ -9,7 +9,7 @@ import typer
 
 from meta_infer.cli.hardware import profile_names
 from meta_infer.cli.progress import step_names
-from meta_infer.cli.screen import notes, show, show_json, warn
+from meta_infer.cli.screen import note, show, show_json, warn
 from meta_infer.support.errors import UsageError
 
 
@@ -99,4 +99,4 @@ def build(
         from meta_infer.report.text import report_parts
 
         show(*report_parts(result.report, result.trace.steps, result.comparisons, details))
-    notes().print(f"written: {result.path}", markup=False)
+    note(f"written: {result.path}")

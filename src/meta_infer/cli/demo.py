@@ -10,7 +10,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from meta_infer.cli.progress import step_names
@@ -18,6 +17,7 @@ from meta_infer.cli.screen import show, show_json, warn
 from meta_infer.support.errors import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.console import RenderableType
 
     from meta_infer.api import BuildResult
@@ -89,6 +89,8 @@ def _build(model: Path, package: Path) -> BuildResult:
 
 def _run_beside_onnx_runtime(result: BuildResult, model: Path, threads: int, batch: int) -> DemoFigures:
     """Labels of all held-out samples by both, then latencies in turns."""
+    import numpy as np
+
     from meta_infer.cli.latency import measure_in_turns
     from meta_infer.runtime.session import load
     from meta_infer.verify.reference import reference_session
@@ -117,6 +119,8 @@ def _run_beside_onnx_runtime(result: BuildResult, model: Path, threads: int, bat
 
 
 def _in_batches(run: Callable[[np.ndarray], np.ndarray], images: np.ndarray, batch: int) -> np.ndarray:
+    import numpy as np
+
     return np.concatenate([run(images[i:i + batch]) for i in range(0, len(images), batch)])
 
 
@@ -142,9 +146,8 @@ def _parts(result: BuildResult, figures: DemoFigures, threads: int) -> list[Rend
         Text(f"Run on {n} samples it never saw, beside ONNX Runtime, {threads} thread{'s' if threads > 1 else ''} each "
              "(median of turns in one process):"), "",
         table, "",
-        Text(f"The package: {result.path}", overflow="fold"),
-        Text(f"Next, see the code made for one operator: meta-infer inspect {result.path} --code --node conv2",
-             overflow="fold"),
+        Text(f"The package: {result.path}"),
+        Text(f"Next, see the code made for one operator: meta-infer inspect {result.path} --code --node conv2"),
     ]
 
 

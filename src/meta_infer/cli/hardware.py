@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_infer.cli.screen import notes, show, show_json, warn
+from meta_infer.cli.screen import note, show, show_json, warn
 from meta_infer.support.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def probe_machine(
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", what=f"--output {output}",
                              hint="name a file in an existing folder you may write to") from error
-        notes().print(f"written: {output}", markup=False)
+        note(f"written: {output}")
     if as_json:
         show_json(profile_facts(parse_profile(text, NATIVE, warnings=unread)))
     elif output is None:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 
 
-def choose_inputs(package: Package, files: Sequence[str], dims: Sequence[str], random: bool, seed: int) -> Arrays:
-    """The inputs that a command line asks for, by ONNX name.
+def choose_inputs(package: Package, files: Sequence[str], dims: Sequence[str], random: bool,
+                  seed: int) -> tuple[Arrays, Arrays]:
+    """The inputs that a command line asks for, by ONNX name, and the outputs they must give where those are known.
 
     `files` are 'FILE.npz' or 'NAME=FILE.npy', `dims` are 'NAME=SIZE' and mean random inputs, as `random` does. With
     none of them: the package's own test inputs, or random ones when it carries none.
@@ -30,11 +31,11 @@ def choose_inputs(package: Package, files: Sequence[str], dims: Sequence[str], r
         raise UsageError("cannot be combined with --random or --dim", what="--input",
                          hint="give the arrays, or let meta-infer make them")
     if files:
-        return read_inputs(files)
+        return read_inputs(files), {}
     tests = package.tests()
     if tests and not dims and not random:
-        return next(iter(tests.values()))[0]
-    return random_arrays(package, chosen_dims(package, dims), seed)
+        return next(iter(tests.values()))
+    return random_arrays(package, chosen_dims(package, dims), seed), {}
 
 
 def read_inputs(files: Sequence[str]) -> Arrays:

@@ -16,7 +16,7 @@ from meta_infer.cli.demo import demo
 from meta_infer.cli.hardware import hardware
 from meta_infer.cli.inspect import inspect
 from meta_infer.cli.run import run
-from meta_infer.cli.screen import WIDTH, notes
+from meta_infer.cli.screen import WIDTH, note
 from meta_infer.cli.version import version_command
 from meta_infer.support.errors import InternalError, MetaInferError
 from meta_infer.support.switches import read_switches
@@ -65,7 +65,7 @@ def _fail(error: MetaInferError) -> int:
     """One message on standard error; the traceback only for those who asked for it."""
     if os.environ.get("META_INFER_DEBUG", "0") not in ("", "0"):
         traceback.print_exc()
-    notes().print(f"error: {error}", style="red", markup=False)
+    note(f"error: {error}", "red")
     return error.exit_code
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from meta_infer.cli.screen import notes
+from meta_infer.cli.screen import note, notes
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def step_names(task: str) -> Iterator[Callable[[str], None]]:
     console, start = notes(), time.perf_counter()
 
     def line(name: str) -> None:
-        console.print(f"{task}: {name} ({time.perf_counter() - start:.1f} s)", markup=False)
+        note(f"{task}: {name} ({time.perf_counter() - start:.1f} s)")
 
     if not console.is_terminal:
         yield line

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meta_infer.cli.screen import notes, show, show_json
+from meta_infer.cli.screen import note, show, show_json
 
 PackageFile = Annotated[Path, typer.Argument(help="The package file.", show_default=False)]
 InputFiles = Annotated[list[str] | None, typer.Option(
@@ -35,18 +35,20 @@ def run(
 ) -> None:
     """Run a package once and print what comes out.
 
+    Without inputs it runs the test that the package carries, and says how far it is from the expected outputs.
+
     Example: meta-infer run model.bin --input image=image.npy --output outputs.npz
     """
     from meta_infer.cli.inputs import choose_inputs, write_arrays
     from meta_infer.runtime.session import load
 
     with load(package, threads=threads) as session:
-        feeds = choose_inputs(session.package, inputs or [], dim or [], random, seed)
+        feeds, expected = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         values = session.run(None, feeds)
         outputs = {o.name: value for o, value in zip(session.get_outputs(), values, strict=True)}
     if output is not None:
         write_arrays(output, outputs)
-        notes().print(f"written: {output}", markup=False)
+        note(f"written: {output}")
     if as_json:
         show_json({side: [{"name": n, "dtype": str(a.dtype), "shape": list(a.shape)} for n, a in arrays.items()]
                    for side, arrays in (("inputs", feeds), ("outputs", outputs))})
@@ -61,3 +63,10 @@ def run(
             figures = (f"{a.min():.4g}", f"{a.mean():.4g}", f"{a.max():.4g}") if a.size else ("-", "-", "-")
             table.add_row(Text(name), side, str(a.dtype), Text("x".join(map(str, a.shape)) or "scalar"), *figures)
     show(table)
+    if expected:
+        from meta_infer.report.units import small_text
+        from meta_infer.verify.metrics import distance
+
+        worst = max(distance(outputs[name], array).relative for name, array in expected.items())
+        show("", f"the package's own test: largest deviation from the expected outputs {small_text(worst)} "
+                 "of their largest value")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, TextIO
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 WIDTH = 100
 """Tables are never wider than this, and text that goes to a file or a pipe is laid out for it."""
@@ -21,19 +23,19 @@ def _console(stream: TextIO) -> Console:
 
 def results() -> Console:
     """Standard output, made anew each time: tests and callers may have replaced the stream."""
-    return _console(typer.get_text_stream("stdout"))
+    return _console(sys.stdout)
 
 
 def notes() -> Console:
     """Standard error: progress, warnings and errors."""
-    return _console(typer.get_text_stream("stderr"))
+    return _console(sys.stderr)
 
 
 def show(*parts: RenderableType) -> None:
-    """Prints tables and lines of results. Square brackets in a plain string are text, not markup."""
+    """Prints tables and lines of results. Lines are not cut: a path stays in one piece. Brackets are no markup."""
     console = results()
     for part in parts:
-        console.print(part, markup=False)
+        console.print(part, markup=False, soft_wrap=isinstance(part, str | Text))
 
 
 def show_json(value: Any) -> None:
@@ -41,8 +43,13 @@ def show_json(value: Any) -> None:
     typer.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
 
 
+def note(text: str, style: str = "") -> None:
+    """One line on standard error, never cut."""
+    notes().print(text, style=style, markup=False, soft_wrap=True)
+
+
 def warn(text: str) -> None:
-    notes().print(f"warning: {text}", style="yellow", markup=False)
+    note(f"warning: {text}", "yellow")
 
 
 def _finite(value: Any) -> Any:
