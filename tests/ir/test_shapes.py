@@ -124,3 +124,14 @@ def test_unknown_text_is_refused() -> None:
 def test_symbols_inside_divisions_are_found() -> None:
     dim = floordiv(SYMBOLS["W"].dim + SYMBOLS["B"].dim, 3)
     assert {s.name for s in symbols_of(dim)} == {"W", "B"}
+
+
+def test_sizes_that_are_multiples_divide_through_padding() -> None:
+    width = Symbol("W", 32, 960, 32).dim
+    half = width
+    for _ in range(4):
+        half = (half + 1) // 2
+    assert half == width // 16
+    assert 2 * ((half + 1) // 2) == half and 32 * ((half + 1) // 2) == width
+    odd = Symbol("V", 33, 961, 32).dim
+    assert (odd + 1) // 2 != odd // 2

@@ -9,6 +9,7 @@ chains fold. All values are taken to be exact integers, and divisors to be posit
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -106,7 +107,7 @@ Dim = int | Expr
 
 def _wrap(dim: Dim) -> str:
     text = str(dim)
-    return f"({text})" if " " in text and not (text.startswith("(") and text.count("(") == 1) else text
+    return f"({text})" if " " in text and not (text[0] == "(" and text.find(")") == len(text) - 1) else text
 
 
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
@@ -129,7 +130,7 @@ def _build(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if len(kept) == 1 and not kept[0][0]:
         return kept[0][1]
     kept.sort(key=lambda t: (-len(t[0]), [str(a) for a in t[0]]))
-    return Expr(tuple(kept))
+    return _reduced(Expr(tuple(kept)))
 
 
 def _divide_exactly(a: Dim, b: Expr) -> Dim | None:
@@ -180,10 +181,12 @@ def floordiv(a: Dim, b: Dim) -> Dim:
             if isinstance(atom, Apply) and atom.op == "floordiv" and isinstance(atom.b, int):
                 return floordiv(atom.a, atom.b * b)                       # (x // m) // n == x // (m * n)
         whole = _build([(m, c // b) for m, c in a.terms])                 # c = b * (c // b) + c % b, exactly
-        rest = _build([(m, c % b) for m, c in a.terms])
+        whole, rest = _divide_multiples(whole, [(m, c % b) for m, c in a.terms if c % b], b)
         low, high = bounds(rest)
         if low // b == high // b:
             return whole + low // b
+        if rest != a:
+            return whole + floordiv(rest, b)
         return whole + Expr((((Apply("floordiv", rest, b),), 1),))
     if isinstance(a, int) and a == 0:
         return 0
@@ -196,16 +199,53 @@ def floordiv(a: Dim, b: Dim) -> Dim:
     return Expr((((Apply("floordiv", a, b),), 1),))
 
 
+def _divide_multiples(whole: Dim, terms: list[tuple[Monomial, int]], b: int) -> tuple[Dim, Dim]:
+    """Move terms that are multiples of b by the steps of their symbols out of the rest, divided by b.
+
+    (W + 1) // 2 is W // 2 when W takes multiples of 32, and the quotient is a multiple of 16 in its turn.
+    """
+    rest: list[tuple[Monomial, int]] = []
+    for monomial, coef in terms:
+        if len(monomial) == 1 and (coef * _atom_factor(monomial[0])) % b == 0 and len(terms) > 1:
+            common = math.gcd(coef, b)
+            whole = whole + floordiv(Expr(((monomial, 1),)), b // common) * (coef // common)
+        else:
+            rest.append((monomial, coef))
+    return whole, _build(rest)
+
+
+def _reduced(dim: Dim) -> Dim:
+    """2 * (W // 32) as W // 16 when W takes multiples of 32, so that equal quotients are equal objects."""
+    for monomial, coef in _terms(dim):
+        for i, atom in enumerate(monomial):
+            if not isinstance(atom, Apply) or atom.op != "floordiv" or not isinstance(atom.b, int):
+                continue
+            common = math.gcd(coef, atom.b)
+            if common > 1 and divisible(atom.a, atom.b):
+                others = [(m, c) for m, c in _terms(dim) if m != monomial]
+                rest = monomial[:i] + monomial[i + 1:]
+                return _build(others + [(_sorted(m + rest), c * (coef // common))
+                                        for m, c in _terms(floordiv(atom.a, atom.b // common))])
+    return dim
+
+
+def _atom_factor(atom: Atom) -> int:
+    """A number that every value of `atom` is a multiple of."""
+    if isinstance(atom, Symbol):
+        return atom.step if atom.lo % atom.step == 0 else 1
+    if atom.op == "floordiv" and isinstance(atom.b, int) and isinstance(atom.a, Expr):
+        factor = math.gcd(*(_factor(m, c) for m, c in atom.a.terms))
+        return factor // atom.b if factor % atom.b == 0 else 1
+    return 1
+
+
+def _factor(monomial: Monomial, coef: int) -> int:
+    return abs(coef) * math.prod(map(_atom_factor, monomial))
+
+
 def _is_multiple(dim: Expr, k: int) -> bool:
     """True when every value of `dim` is a multiple of k by the steps of its symbols."""
-    for monomial, coef in dim.terms:
-        factor = abs(coef)
-        for atom in monomial:
-            if isinstance(atom, Symbol) and atom.lo % atom.step == 0:
-                factor *= atom.step
-        if factor % k:
-            return False
-    return True
+    return all(_factor(monomial, coef) % k == 0 for monomial, coef in dim.terms)
 
 
 def divisible(dim: Dim, k: int) -> bool:
