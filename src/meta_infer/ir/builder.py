@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -59,6 +60,7 @@ class Builder:
         self._names["chunk"] = 1
 
     def unique(self, stem: str) -> str:
+        stem += "_" * keyword.iskeyword(stem)                 # the text form reads expressions as Python
         count = self._names.get(stem, 0)
         self._names[stem] = count + 1
         return f"{stem}_{count}" if count else stem
