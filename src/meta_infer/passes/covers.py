@@ -9,29 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
 
 import numpy as np
 
-from meta_infer.ir.graph import Graph, Node, Value
+from meta_infer.ir.graph import Graph, Node, Value, walk_graphs
 from meta_infer.ir.group import Group
 from meta_infer.passes.fuse_elementwise import fuse_elementwise
 from meta_infer.passes.fuse_epilogue import ANCHORS, Flow, flow_of, fuse_epilogue, is_elementwise, leaving
 from meta_infer.passes.rewrite import key_of
 from meta_infer.support.errors import InternalError
 
-T = TypeVar("T")
-Scope = tuple[Mapping[str, T], Mapping[str, T]]
-"""Look-up in the graph itself, then in those around it."""
-
 
 def propose_covers(graph: Graph, disabled: frozenset[str] = frozenset(),
-                   outer_values: Mapping[str, Value] | None = None,
-                   outer_constants: Mapping[str, np.ndarray] | None = None) -> tuple[Group, ...]:
+                   root: Graph | None = None) -> tuple[Group, ...]:
     """Maximal legal groups, in an order in which they can run; regions of control flow are not entered.
 
-    `disabled` may name fuse_epilogue and fuse_elementwise. For a region, `outer_values` and `outer_constants` are
-    those of the graphs around it, which its captures come from.
+    `disabled` may name fuse_epilogue and fuse_elementwise. When `graph` is a region, `root` is the outermost graph,
+    which types what the region captures.
     """
     flow = flow_of(graph)
     groups: list[frozenset[str]] = []
@@ -53,34 +47,40 @@ def propose_covers(graph: Graph, disabled: frozenset[str] = frozenset(),
         alone = frozenset({key_of(node)})
         fuse = is_elementwise(node) and "fuse_elementwise" not in disabled
         add(fuse_elementwise(flow, node, taken) if fuse else alone)
-    values, constants = (graph.values, outer_values or {}), (graph.constants, outer_constants or {})
+    values, constants = _scope(graph, root)
     return tuple(_group(flow, nodes, nodes[0], values, constants) for nodes in _ordered(flow, groups))
 
 
-def build_group(graph: Graph, nodes: Sequence[Node], anchor: Node,
-                outer_values: Mapping[str, Value] | None = None,
-                outer_constants: Mapping[str, np.ndarray] | None = None) -> Group:
+def build_group(graph: Graph, nodes: Sequence[Node], anchor: Node, root: Graph | None = None) -> Group:
     """The group of `nodes` of `graph` (in topological order) around `anchor`, which is one of them.
 
     Inputs are the anchor's in its order, then what the other nodes add, each once; outputs are the values that are
     read outside, in order.
     """
-    return _group(flow_of(graph), nodes, anchor, (graph.values, outer_values or {}),
-                  (graph.constants, outer_constants or {}))
+    return _group(flow_of(graph), nodes, anchor, *_scope(graph, root))
 
 
-def _group(flow: Flow, nodes: Sequence[Node], anchor: Node, values: Scope[Value],
-           constants: Scope[np.ndarray]) -> Group:
+def _scope(graph: Graph, root: Graph | None) -> tuple[Mapping[str, Value], Mapping[str, np.ndarray]]:
+    """Values and constants that `graph` can name: those of the whole tree, whose names are unique."""
+    if root is None or root is graph:
+        return graph.values, graph.constants
+    holders = [*walk_graphs(root), graph]
+    return ({name: value for holder in holders for name, value in holder.values.items()},
+            {name: array for holder in holders for name, array in holder.constants.items()})
+
+
+def _group(flow: Flow, nodes: Sequence[Node], anchor: Node, values: Mapping[str, Value],
+           constants: Mapping[str, np.ndarray]) -> Group:
     keys = frozenset(map(key_of, nodes))
     at = next(i for i, node in enumerate(nodes) if key_of(node) == key_of(anchor))
     made = [name for node in nodes for name in node.outputs if name]
     reads = [name for node in (anchor, *nodes[:at], *nodes[at + 1:]) for name in node.reads]
     inputs = tuple(dict.fromkeys(name for name in reads if name not in made))
     out = set(leaving(flow, keys))
-    known = {name: scope[name] for name in inputs for scope in constants if name in scope}
-    types = {name: next(scope[name] for scope in values if name in scope) for name in (*inputs, *made)}
-    return Group(anchor, inputs, tuple(name for name in made if name in out), types, known, tuple(nodes[:at]),
-                 tuple(nodes[at + 1:]))
+    return Group(anchor, inputs, tuple(name for name in made if name in out),
+                 {name: values[name] for name in (*inputs, *made)},
+                 {name: constants[name] for name in inputs if name in constants},
+                 tuple(nodes[:at]), tuple(nodes[at + 1:]))
 
 
 def _ordered(flow: Flow, groups: list[frozenset[str]]) -> list[list[Node]]:
