@@ -10,12 +10,13 @@ from pathlib import Path
 from meta_infer.frontend.check_model import check_model, check_versions
 from meta_infer.frontend.declared import declared_dtype
 from meta_infer.frontend.import_graph import GraphImporter
-from meta_infer.frontend.inline_functions import inline_functions
+from meta_infer.frontend.inline_functions import expand_function_ops, inline_functions
 from meta_infer.frontend.load_onnx import load_onnx
 from meta_infer.frontend.names import NameTable
 from meta_infer.frontend.symbols import DimSpec, input_shapes, parse_shape_spec
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.opdef import TensorType
+from meta_infer.support.errors import UnsupportedError
 
 
 def import_model(
@@ -34,8 +35,13 @@ def import_model(
     """
     model = load_onnx(path)
     check_versions(model.proto)
-    model = replace(model, proto=inline_functions(model.proto))
-    check_model(model.proto)
+    whole = inline_functions(model.proto)
+    model = replace(model, proto=expand_function_ops(whole))
+    try:
+        check_model(model.proto)
+    except UnsupportedError:
+        check_model(whole)                               # names the op itself, not a part of its body
+        raise
 
     proto = model.proto.graph
     specs = {name: parse_shape_spec(f"{name}={given}")[1] if isinstance(given, str) else tuple(given)

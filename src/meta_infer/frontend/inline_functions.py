@@ -1,4 +1,4 @@
-"""Replaces calls of functions by their bodies: the model's own, and those ONNX ships for ops we do not import."""
+"""Replaces calls by bodies: functions of the model, and those ONNX ships for ops that have no importer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,18 @@ _ROUNDS = 8                                              # bodies of function op
 
 
 def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` without functions of its own, and without function ops that have no importer.
+    """`proto` without functions of its own.
 
     External data is left where it is. Raises ModelError for functions that call themselves or do not fit.
     """
-    if proto.functions:
-        _refuse_recursion(proto)
-        proto = _inlined(proto, inliner.inline_local_functions, "functions of the model")
+    if not proto.functions:
+        return proto
+    _refuse_recursion(proto)
+    return _inlined(proto, inliner.inline_local_functions, "functions of the model")
+
+
+def expand_function_ops(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """`proto` with every op that has no importer, but is a function of other ops, replaced by its body."""
     for _ in range(_ROUNDS):
         wanted = sorted(_expandable(proto.graph, opsets_of(proto)))
         if not wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_./:-]")
@@ -22,7 +23,8 @@ class NameTable:
     def identifier(self, hint: str) -> str:
         """`hint` as a Python identifier, with `_1`, `_2`, ... appended when it is taken."""
         name = _NOT_IDENTIFIER.sub("_", hint).strip("_") or "dim"
-        return self._claim(name if not name[0].isdigit() else f"d{name}", "_")
+        name = f"d{name}" if name[0].isdigit() else f"{name}_" if keyword.iskeyword(name) else name
+        return self._claim(name, "_")
 
     def _claim(self, stem: str, separator: str) -> str:
         name, count = stem, self._next.get(stem, 0)

@@ -94,7 +94,7 @@ class _Run:
         """The array in the type the run uses; binds the named dimensions it shows."""
         what = f"input {value.name!r}"
         given = np.asarray(array)
-        if given.dtype != value.dtype.numpy:
+        if given.dtype.name != value.dtype.name:
             raise InputError(f"is {given.dtype}, the model wants {value.dtype}", what=what)
         if given.ndim != value.rank:
             raise InputError(f"has rank {given.ndim}, the model wants {value}", what=what)
@@ -151,7 +151,7 @@ class _Run:
                     self.symbols.setdefault(symbol.name, size)
         unbound = [s for dim in value.shape for s in symbols_of(dim) if s.name not in self.symbols]
         dtype = self.promote(value.dtype)
-        if array.dtype != dtype.numpy or (not unbound and array.shape != self.shape(value.shape)):
+        if array.dtype.name != dtype.name or (not unbound and array.shape != self.shape(value.shape)):
             raise InternalError(f"reference gave {array.dtype}{list(array.shape)}, inferred was {value}",
                                 what=node.label)
         return array
