@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from meta_infer.runtime.reader import Tensor
-from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError
 
 
@@ -57,7 +57,7 @@ def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]
     """
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     what = f"input {tensor.name!r}"
-    if array.dtype != dtype_named(tensor.dtype).numpy:
+    if array.dtype != tensor.numpy:
         raise InputError(f"has dtype {array.dtype}, expected {tensor.dtype}", what=what,
                          hint=f"convert it with .astype('{tensor.dtype}')")
     if array.ndim != len(tensor.shape):
@@ -71,14 +71,12 @@ def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]
             raise InputError(f"dimension {axis} is {size}, the shape must be {shape_text(tensor, symbols)}", what=what,
                              hint="feed an allowed shape, or build the package with another --shape")
     # An array in the other byte order has a dtype of its own and was refused above.
-    return np.require(array, requirements=["C", "A"])
+    return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
     """A fresh array whose data begins at a multiple of `alignment` bytes, so that whole vectors are stored."""
-    size = dtype.itemsize
-    for dim in shape:
-        size *= dim
+    size = math.prod(shape) * dtype.itemsize
     raw = np.empty(size + alignment, np.uint8)
     start = -raw.ctypes.data % alignment
     return raw[start:start + size].view(dtype).reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ def _plain(flat: np.ndarray, shape: tuple[int, ...], request: LayerRequest) -> n
     """Dense row-major order; [.., ceil(C/b), .., b] with C on `axis` becomes [.., C, ..]."""
     if not request.block:
         # A buffer that a loop fills is seen before its number of rows is known: it is then longer than its shape.
-        return flat[:int(np.prod(shape, dtype=np.int64))].reshape(shape)
+        return flat[:math.prod(shape)].reshape(shape)
     axis, block = request.axis, request.block
     outer = -(-shape[axis] // block)
     blocks = flat.reshape(*shape[:axis], outer, *shape[axis + 1:], block)

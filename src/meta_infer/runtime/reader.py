@@ -8,12 +8,14 @@ import json
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from meta_infer.runtime.archive import REBUILD, Archive, read_archive
+from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import PackageError
 
 FORMAT_VERSION = 1
@@ -28,6 +30,10 @@ class Tensor:
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+
+    @cached_property
+    def numpy(self) -> np.dtype:
+        return dtype_named(self.dtype).numpy
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +64,9 @@ class Session:
         self.package, self.threads, self.mode = package, threads, mode
         self.symbols: Mapping[str, Mapping[str, int]] = package.manifest["symbols"]
         self._inputs, self._outputs = package.inputs, package.outputs
+        self._input_slots = native.Tensor * max(len(self._inputs), 1)
+        self._output_slots = native.Tensor * max(len(self._outputs), 1)
+        self._known_sizes: dict[tuple[tuple[int, ...], ...], list[_Size]] = {}
         self._handle = ctypes.c_void_p()
         self._closing = threading.Lock()
         what = f"package {str(package.path)!r}"
@@ -154,33 +159,31 @@ class Session:
             raise UsageError("is closed", what="the session", hint="load the package again")
         if options.threads > self.threads or options.threads < 0:
             raise UsageError(f"is {options.threads}, the session has {self.threads}", what="threads")
-        inputs, error = (native.Tensor * max(len(arrays), 1))(), native.Error()
+        given = given or {}
+        inputs, slots, error = self._input_slots(), self._output_slots(), native.Error()
         for slot, array in zip(inputs, arrays, strict=False):
             slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
             slot.shape[:array.ndim] = array.shape
-        slots = (native.Tensor * max(len(self._outputs), 1))()
-        functions = self._library.functions
-        self._check(functions.mi_session_shapes(self._handle, inputs, slots, ctypes.byref(error)), error)
-        given = given or {}
-        outputs = [self._room(t, slot, given.get(t.name)) for t, slot in zip(self._outputs, slots, strict=False)]
+        sizes = self._sizes(tuple(a.shape for a in arrays), inputs, error)
+        outputs = [_room(t, size, given.get(t.name)) for t, size in zip(self._outputs, sizes, strict=True)]
         for slot, array in zip(slots, outputs, strict=False):
             slot.data, slot.bytes = array.ctypes.data, array.nbytes
-        self._check(functions.mi_session_run(self._handle, inputs, slots, ctypes.byref(options), ctypes.byref(error)),
-                    error)
-        return [_cut(array, tuple(slot.shape[:slot.rank]), t.name not in given)
-                for t, array, slot in zip(self._outputs, outputs, slots, strict=False)]
+        self._check(self._library.functions.mi_session_run(self._handle, inputs, slots, options, error), error)
+        return [array if size.exact else _cut(array, tuple(slot.shape[:slot.rank]), t.name not in given)
+                for t, size, array, slot in zip(self._outputs, sizes, outputs, slots, strict=False)]
 
-    def _room(self, tensor: Tensor, slot: native.Tensor, given: np.ndarray | None) -> np.ndarray:
-        """Memory for one output: the array given, or a fresh one; flat when the shape is not known yet."""
-        dtype, shape = dtype_named(tensor.dtype).numpy, tuple(slot.shape[:slot.rank])
-        exact = slot.bytes == int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        if given is None:
-            return aligned_empty(shape, dtype) if exact else np.empty(slot.bytes // dtype.itemsize, dtype)
-        fits = given.nbytes >= slot.bytes and (given.shape == shape or not exact)
-        if given.dtype != dtype or not fits or not (given.flags.c_contiguous and given.flags.writeable):
-            raise InputError(f"must be a writable dense {dtype} array of shape {list(shape)} ({slot.bytes} bytes)",
-                             what=f"array for output {tensor.name!r}")
-        return given
+    def _sizes(self, shapes: tuple[tuple[int, ...], ...], inputs: ctypes.Array, error: native.Error) -> list[_Size]:
+        """Sizes of the outputs for inputs of these shapes; asked of the runtime once per combination of shapes."""
+        found = self._known_sizes.get(shapes)
+        if found is None:
+            slots = self._output_slots()
+            self._check(self._library.functions.mi_session_shapes(self._handle, inputs, slots, error), error)
+            found = [_Size(tuple(slot.shape[:slot.rank]), slot.bytes, not _is_late(t, self.symbols))
+                     for t, slot in zip(self._outputs, slots, strict=False)]
+            if len(self._known_sizes) >= _SIZES_KEPT:
+                self._known_sizes.clear()
+            self._known_sizes[shapes] = found
+        return found
 
     def _check(self, code: int, error: native.Error) -> None:
         if code != native.OK:
@@ -207,6 +210,34 @@ class Session:
             self.close()
 
 
+@dataclass(frozen=True)
+class _Size:
+    """What one output takes: `bytes` at most; exactly `shape` unless only running can tell."""
+
+    shape: tuple[int, ...]
+    bytes: int
+    exact: bool
+
+
+def _is_late(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> bool:
+    """Whether the shape mentions a symbol that no input gives."""
+    names = {name for dim in tensor.shape if isinstance(dim, str) for name in re.findall(r"[^\W\d]\w*", dim)}
+    return any(name in symbols and not symbols[name]["given"] for name in names)
+
+
+def _room(tensor: Tensor, size: _Size, given: np.ndarray | None) -> np.ndarray:
+    """Memory for one output: the array given, or a fresh one; flat when the shape is not known yet."""
+    dtype = tensor.numpy
+    if given is None:
+        return aligned_empty(size.shape, dtype) if size.exact else np.empty(size.bytes // dtype.itemsize, dtype)
+    fits = given.shape == size.shape if size.exact else given.nbytes >= size.bytes
+    if given.dtype != dtype or not fits or not (given.flags.c_contiguous and given.flags.writeable):
+        raise InputError(f"must be a writable dense {dtype} array of shape {list(size.shape)} ({size.bytes} bytes)",
+                         what=f"array for output {tensor.name!r}")
+    return given
+
+
+_SIZES_KEPT = 256
 _CREATE_HINTS = {
     native.BAD_PLAN: "build the package again",
     native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
@@ -217,7 +248,7 @@ def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
     """The output in its final shape. A fresh array made for an upper bound is copied, so that it does not stay."""
     if array.shape == shape:
         return array
-    part = array.reshape(-1)[:int(np.prod(shape, dtype=np.int64))].reshape(shape)
+    part = array.reshape(-1)[:math.prod(shape)].reshape(shape)
     return part.copy() if own else part
 
 
