@@ -15,7 +15,6 @@ from meta_infer.package.archive import write_archive
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
 from meta_infer.support.errors import PackageError
-from tests.runtime import programs
 
 PLAN = "targets/x86-64-v3/plan.bin"
 CODE = "targets/x86-64-v3/code.so"
@@ -177,9 +176,10 @@ def test_names_that_leave_their_folder(package_file: Path, tmp_path: Path, name:
     refuse(rewrite(tmp_path / "p.bin", contents(package_file) | {name: b""}), "leaves its folder")
 
 
-def test_a_processor_without_a_feature(tmp_path: Path) -> None:
-    path = programs.write(tmp_path / "p.bin", features=["avx2", "amx_of_tomorrow"])
-    refuse(path, r"lacks: amx_of_tomorrow \(target x86-64-v3\)")
+def test_a_processor_without_a_feature(package_file: Path, tmp_path: Path) -> None:
+    members = contents(package_file)
+    members["manifest.json"] = members["manifest.json"].replace(b'"avx2"', b'"amx_of_tomorrow"')
+    refuse(rewrite(tmp_path / "p.bin", members), r"lacks: amx_of_tomorrow \(target x86-64-v3\)")
 
 
 def test_another_architecture(package_file: Path, tmp_path: Path) -> None:

@@ -10,22 +10,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
-from meta_infer.hardware.isa import isa_named
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Expr, LoopFunc, minimum
-from meta_infer.ir.program import BufferDecl, Call, Copy, Fill, If, InputDim, Loop, MemoryPlan, Program, SetDim
+from meta_infer.ir.program import BufferDecl, Call, Copy, Fill, If, InputDim, Loop, Program, SetDim
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
-from meta_infer.package.format import TargetCode, TestVector
+from meta_infer.package.format import TestVector
 from meta_infer.package.writer import write_package
 from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import BOOL, FLOAT32, INT64
@@ -129,25 +128,16 @@ def sources_of(program: Program) -> list[str]:
 
 
 @cache
-def _code() -> tuple[bytes, tuple[str, ...]]:
-    program = make_program()
-    sources = sources_of(program)
-    return compile_module(sources, ISA, C_SOURCES, jobs=1).library, tuple(sources)
+def artifact() -> Artifact:
+    """The program's code, with the runtime."""
+    return compile_module(sources_of(make_program()), ISA, C_SOURCES, jobs=1)
 
 
-def target_code(program: Program, features: Sequence[str] | None = None) -> TargetCode:
-    code, sources = _code()
-    return TargetCode(ISA, frozenset(isa_named(ISA).features if features is None else features), code,
-                      tuple(program.kernels), {f"unit{i}": text for i, text in enumerate(sources)})
-
-
-def write(path: Path, features: Sequence[str] | None = None, extra: dict[str, bytes] | None = None,
-          plan: MemoryPlan | None = None) -> Path:
+def write(path: Path) -> Path:
     """The program's package at `path`."""
     program = make_program()
     inputs = feeds(2, 8, 3, True)
     vector = TestVector(inputs, dict(zip(("rows", "tail", "same"), expected(inputs["x"], 3, True), strict=True)))
-    write_package(path, program, plan or plan_memory(program), [target_code(program, features)],
-                  tests={"random": vector}, report={"note": "hand written"}, lock={"zig": "0"}, config="a: 1\n",
-                  extra=extra)
+    write_package(path, program, plan_memory(program), [artifact()], tests={"random": vector},
+                  report={"note": "hand written"}, lock={"zig": "0"}, config="a: 1\n")
     return path

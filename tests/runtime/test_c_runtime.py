@@ -112,6 +112,6 @@ def test_header_is_plain_c_and_cxx(tmp_path: Path) -> None:
 
 def test_code_asks_little_of_its_host() -> None:
     """The shared object may import only what every Linux libc has had unchanged, and no allocator."""
-    names = programs.target_code(programs.make_program()).code
+    names = programs.artifact().library
     for forbidden in (b"malloc", b"calloc", b"realloc", b"printf", b"pthread_cond", b"__tls_get_addr", b"GLIBC_"):
         assert forbidden not in names

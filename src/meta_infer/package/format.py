@@ -35,21 +35,6 @@ def plan_member(isa: str) -> str:
 
 
 @dataclass(frozen=True)
-class TargetCode:
-    """Machine code of a program for one instruction set.
-
-    `kernel_order` are the kernels' names as they stand in the code's table, `sources` the C text of each unit by
-    name, `features` what the processor must have (names of /proc/cpuinfo, those the instruction set implies included).
-    """
-
-    isa: str
-    features: frozenset[str]
-    code: bytes
-    kernel_order: tuple[str, ...]
-    sources: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class TensorInfo:
     """An input or output: ONNX name, dtype name, dims as numbers or expressions such as 'W' or '2*W + 1'."""
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from meta_infer import __version__
+from meta_infer.backends.base import Artifact
 from meta_infer.hardware.isa import isa_named
 from meta_infer.ir.program import MemoryPlan, Program
 from meta_infer.package.archive import write_archive
@@ -30,7 +31,6 @@ from meta_infer.package.format import (
     MemberInfo,
     Piece,
     SymbolInfo,
-    TargetCode,
     TargetInfo,
     TensorInfo,
     TestVector,
@@ -57,13 +57,13 @@ def _symbols(program: Program) -> dict[str, SymbolInfo]:
     return {n: SymbolInfo(s.lo, s.hi, s.step, n in given) for n, s in program.symbols.items()}
 
 
-def _target(artifact: TargetCode) -> TargetInfo:
+def _target(artifact: Artifact) -> TargetInfo:
     isa = isa_named(artifact.isa)
-    return TargetInfo(artifact.isa, isa.architecture, "cpu", tuple(sorted(artifact.features)),
+    return TargetInfo(artifact.isa, isa.architecture, "cpu", tuple(sorted(isa.features)),
                       code_member(artifact.isa), plan_member(artifact.isa), WEIGHTS, "default")
 
 
-def test_member(vector: TestVector) -> bytes:
+def _vector_bytes(vector: TestVector) -> bytes:
     """A bundled test as an .npz: arrays 'inputs/NAME' and 'outputs/NAME'."""
     arrays = {f"inputs/{n}": a for n, a in vector.inputs.items()}
     arrays |= {f"outputs/{n}": a for n, a in vector.outputs.items()}
@@ -72,10 +72,7 @@ def test_member(vector: TestVector) -> bytes:
     return file.getvalue()
 
 
-test_member.__test__ = False  # type: ignore[attr-defined]
-
-
-def write_package(path: str | Path, program: Program, memory_plan: MemoryPlan, artifacts: Sequence[TargetCode], *,
+def write_package(path: str | Path, program: Program, memory_plan: MemoryPlan, artifacts: Sequence[Artifact], *,
                   tests: Mapping[str, TestVector] | None = None, report: Mapping[str, Any] | None = None,
                   lock: Mapping[str, Any] | None = None, config: str = "", threads: int | None = None,
                   extra: Mapping[str, bytes] | None = None) -> int:
@@ -88,17 +85,19 @@ def write_package(path: str | Path, program: Program, memory_plan: MemoryPlan, a
     """
     placed = place_constants(program)
     members: dict[str, Sequence[Piece]] = {}
+    # The kernel table of every artifact lists the program's kernels in their order.
+    plan = encode_program(program, memory_plan, tuple(program.kernels), placed)
     for artifact in artifacts:
-        members[code_member(artifact.isa)] = [artifact.code]
-        members[plan_member(artifact.isa)] = [encode_program(program, memory_plan, artifact.kernel_order, placed)]
+        members[code_member(artifact.isa)] = [artifact.library]
+        members[plan_member(artifact.isa)] = [plan]
     members[DEBUG] = [_json(debug_info(program, memory_plan))]
     for artifact in artifacts:
         for unit, source in artifact.sources.items():
-            # One folder when there is one target, the common case: sources/conv_0.c
+            # One folder when there is one target, the common case: sources/kernels_0.c
             folder = "sources" if len(artifacts) == 1 else f"sources/{artifact.isa}"
-            members[f"{folder}/{unit if unit.endswith('.c') else unit + '.c'}"] = [source.encode()]
+            members[f"{folder}/{unit}"] = [source.encode()]
     for name, vector in (tests or {}).items():
-        members[f"tests/{name}.npz"] = [test_member(vector)]
+        members[f"tests/{name}.npz"] = [_vector_bytes(vector)]
     members[REPORT] = [_json(report or {})]
     members[LOCK] = [_json(lock or {})]
     members[CONFIG] = [config.encode()]
