@@ -30,7 +30,7 @@ def _scaled_clip(edit: Edit, node: Node) -> bool:
     matched: list[Node] = []
     product = factors(edit, node, matched) if node.op in ("Mul", "Div") else None
     clip = edit.made_by(product[1][0], "Clip") if product and len(product[1]) == 1 else None
-    if product is None or clip is None or not has_bounds(edit, clip, 1.0 / product[0]):
+    if product is None or clip is None or product[0] <= 0 or not has_bounds(edit, clip, 1.0 / product[0]):
         return False
     add = edit.made_by(clip.inputs[0], "Add")
     split = split_number(edit, add)
