@@ -7,11 +7,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from meta_infer.ir.graph import Node
 from meta_infer.ir.loop import Expr, const, intrin, maximum, minimum, select, unary
 from meta_infer.ops.attrs import Attrs, float_of, text_of
 from meta_infer.ops.elementwise import elementwise, floats, is_float, is_number, unary_samples
 from meta_infer.ops.elementwise_unary import ODD, erf
-from meta_infer.ops.opdef import OnnxImport, OpDef, Sample
+from meta_infer.ops.importing import attr_float, core_node
+from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -21,7 +23,7 @@ _WIDE = unary_samples(-100, 100, special=ODD[:-3])
 # Bounds are written `maximum(bound, x)`: loop IR's max(a, b) is `a > b ? a : b`, which keeps a NaN that is in b.
 
 def _relu(attrs: Attrs, x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, x.dtype.type(0))
+    return np.asarray(np.maximum(x, x.dtype.type(0)))
 
 
 def _relu_expr(attrs: Attrs, x: Expr) -> Expr:
@@ -65,11 +67,11 @@ def _selu_expr(attrs: Attrs, x: Expr) -> Expr:
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """1 / (1 + exp(-x)) without overflow, in the dtype of x."""
     small = np.exp(-np.abs(x))
-    return np.where(x < 0, small / (1 + small), 1 / (1 + small))
+    return np.asarray(np.where(x < 0, small, 1) / (1 + small)).astype(x.dtype, copy=False)
 
 
 def _softplus(attrs: Attrs, x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
 def _softplus_expr(attrs: Attrs, x: Expr) -> Expr:
@@ -81,7 +83,7 @@ def _softplus_expr(attrs: Attrs, x: Expr) -> Expr:
 
 
 def _softsign(attrs: Attrs, x: np.ndarray) -> np.ndarray:
-    return x / (1 + np.abs(x))
+    return np.asarray(x / (1 + np.abs(x)))
 
 
 def _softsign_expr(attrs: Attrs, x: Expr) -> Expr:
@@ -107,8 +109,8 @@ def _hard_swish_expr(attrs: Attrs, x: Expr) -> Expr:
 
 def _gelu(attrs: Attrs, x: np.ndarray) -> np.ndarray:
     if text_of(attrs, "approximate", "none") == "tanh":
-        return 0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + erf(x * x.dtype.type(_SQRT_HALF)))
+        return np.asarray(0.5 * x * (1 + np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))))
+    return np.asarray(0.5 * x * (1 + erf(x * x.dtype.type(_SQRT_HALF))))
 
 
 def _gelu_expr(attrs: Attrs, x: Expr) -> Expr:
@@ -116,6 +118,17 @@ def _gelu_expr(attrs: Attrs, x: Expr) -> Expr:
         inner = (x + x * x * x * 0.044715) * _SQRT_2_OVER_PI
         return x * 0.5 * (intrin("tanh", inner) + 1.0)
     return x * 0.5 * (intrin("erf", x * _SQRT_HALF) + 1.0)
+
+
+def _import_swish(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """x * sigmoid(alpha * x): Silu when alpha is 1."""
+    alpha = attr_float(node, "alpha", 1.0)
+    if alpha == 1.0:
+        return (core_node(node, "Silu", node.inputs, node.outputs),)
+    x, scaled, gate = node.inputs[0], ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
+    factor = ctx.constant(np.array(alpha, ctx.type_of(x).dtype.numpy), "alpha")
+    return (core_node(node, "Mul", (x, factor), (scaled,)), core_node(node, "Sigmoid", (scaled,), (gate,)),
+            core_node(node, "Mul", (x, gate), node.outputs))
 
 
 def _silu_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -157,7 +170,8 @@ GELU = elementwise("Gelu", 1, _gelu, _gelu_expr,
                    unary_samples(attrs=({"approximate": "none"}, {"approximate": "tanh"})), takes=is_float,
                    onnx=(OnnxImport("Gelu", 20),), keeps_zero=True, cost=14)
 SILU = elementwise("Silu", 1, lambda attrs, x: x * sigmoid(x), lambda attrs, x: x * intrin("sigmoid", x),
-                   _silu_samples, takes=is_float, keeps_zero=True, cost=13)
+                   _silu_samples, takes=is_float, onnx=(OnnxImport("Swish", 24, convert=_import_swish),),
+                   keeps_zero=True, cost=13)
 
 OPS: tuple[OpDef, ...] = (RELU, LEAKY_RELU, PRELU, ELU, SELU, SIGMOID, TANH, SOFTPLUS, SOFTSIGN, HARD_SIGMOID,
                           HARD_SWISH, GELU, SILU)

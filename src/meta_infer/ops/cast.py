@@ -9,7 +9,7 @@ import numpy as np
 from meta_infer.ir.graph import Attr, Node
 from meta_infer.ir.loop import Expr, cast, const, select
 from meta_infer.ir.loop import Type as RegisterType
-from meta_infer.ir.shapes import Dim, product
+from meta_infer.ir.shapes import Dim, bounds, product
 from meta_infer.ops.attrs import Attrs, dtype_attr
 from meta_infer.ops.elementwise import UNARY_SHAPES, bools, floats, ints
 from meta_infer.ops.importing import core_node, unsupported
@@ -39,9 +39,24 @@ ONNX_DTYPES: Mapping[int, DType] = {
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     x, to = ctx.input(0), dtype_attr(ctx.node.attrs, "to")
     content = ctx.content(0)
-    if content is not None and to == BOOL:
-        content = tuple(int(c != 0) for c in content) if all(isinstance(c, int) for c in content) else None
-    return (TensorType(to, x.shape, content if to.bits >= 32 or to == BOOL else None),)
+    return (TensorType(to, x.shape, None if content is None else _content(content, to)),)
+
+
+def _content(content: tuple[Dim, ...], to: DType) -> tuple[Dim, ...] | None:
+    """The elements in dtype `to`; None when one does not fit, or is not known to be zero or not.
+
+    Symbolic sizes are taken to fit: their declared ranges are often far wider than what anybody runs.
+    """
+    if to == BOOL:
+        signs = [0 if c == 0 else 1 if bounds(c)[0] > 0 or bounds(c)[1] < 0 else None for c in content]
+        return None if None in signs else tuple(s for s in signs if s is not None)
+    if to.is_float:
+        low, high = -(1 << 24), 1 << 24                  # every integer up to here is exact in float32
+    else:
+        info = np.iinfo(to.numpy)
+        low, high = int(info.min), int(info.max)
+    fits = all(low <= c <= high for c in content if isinstance(c, int))
+    return content if fits and to != FLOAT16 else None
 
 
 def _reference(attrs: Mapping[str, Attr], arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:

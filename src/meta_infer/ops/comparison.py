@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -63,7 +63,8 @@ def _bool_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 def _where_samples(rng: np.random.Generator) -> Iterable[Sample]:
-    for c, a, b in (((), (), ()), ((3, 1), (1, 4), ()), ((2, 1, 4), (3, 1), (4,)), ((0,), (1,), ()), ((5,), (5,), (5,))):
+    for c, a, b in (((), (), ()), ((3, 1), (1, 4), ()), ((2, 1, 4), (3, 1), (4,)), ((0,), (1,), ()),
+                    ((5,), (5,), (5,))):
         yield Sample((bools(rng, c), floats(rng, a), floats(rng, b)))
     yield Sample((bools(rng, (3, 4)), ints(rng, (4,)), ints(rng, (3, 1))))
     yield Sample((np.array([True, False]), np.array([np.nan, 1], np.float32), np.array([2, np.nan], np.float32)))
@@ -72,7 +73,8 @@ def _where_samples(rng: np.random.Generator) -> Iterable[Sample]:
 def _where_infer(ctx: InferContext) -> tuple[TensorType, ...]:
     cond, a, b = ctx.input(0), ctx.input(1), ctx.input(2)
     if cond.dtype != BOOL or a.dtype != b.dtype:
-        raise ShapeError(f"takes a bool condition and two operands of one dtype, not {cond.dtype}, {a.dtype}, {b.dtype}")
+        raise ShapeError(f"takes a bool condition and two operands of one dtype, not {cond.dtype}, {a.dtype} and "
+                         f"{b.dtype}")
     shape = broadcast_shapes(cond.shape, a.shape, b.shape)
     return (TensorType(a.dtype, shape, _where_content(ctx, shape)),)
 
@@ -87,7 +89,13 @@ def _where_content(ctx: InferContext, shape: tuple[Dim, ...]) -> tuple[Dim, ...]
     return broadcast_content([a, b], shape, lambda x, y: x if x == y else None)
 
 
-def _flops(attrs: Attrs, inputs: object, outputs: tuple[TensorType, ...]) -> Dim:
+def _where(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
+    cond, a, b = arrays
+    assert cond is not None and a is not None and b is not None
+    return (np.asarray(np.where(cond, a, b)),)
+
+
+def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
     return product(outputs[0].shape)
 
 
@@ -111,7 +119,7 @@ OR = _compare("Or", np.logical_or, lambda attrs, a, b: a | b, 7, lambda dtype, a
 XOR = _compare("Xor", np.logical_xor, lambda attrs, a, b: a ^ b, 7, lambda dtype, a, b: a + b - 2 * a * b,
                _bool_samples, is_bool)
 WHERE = OpDef(
-    "Where", _where_infer, lambda attrs, arrays: (np.where(arrays[0], arrays[1], arrays[2]),),  # type: ignore[arg-type]
-    _where_samples, (OnnxImport("Where", 9),), lambda attrs, args: select(args[0], args[1], args[2]), _flops)  # type: ignore[arg-type]
+    "Where", _where_infer, _where, _where_samples, (OnnxImport("Where", 9),),
+    lambda attrs, args: select(args[0], args[1], args[2]), _flops)
 
 OPS: tuple[OpDef, ...] = (EQUAL, LESS, LESS_OR_EQUAL, GREATER, GREATER_OR_EQUAL, AND, OR, XOR, WHERE)

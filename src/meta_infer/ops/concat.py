@@ -40,7 +40,8 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
             try:
                 shape[i] = same_dim(shape[i], dim)
             except ShapeError as error:
-                raise ShapeError(f"shapes {' and '.join(text(t.shape) for t in types)}, dimension {i}: {error}") from None
+                shapes = " and ".join(text(t.shape) for t in types)
+                raise ShapeError(f"shapes {shapes}, dimension {i}: {error}") from None
     return (TensorType(first.dtype, tuple(shape), _content(ctx, len(types)) if len(shape) == 1 else None),)
 
 

@@ -109,9 +109,9 @@ def _transposed(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     c_in, c_out = x.shape[1] // group, w.shape[1]
     y = np.zeros((x.shape[0], c_out * group, *full), np.result_type(x, w))
     for g in range(group):
-        xs, ws = x[:, g * c_in:(g + 1) * c_in], w[g * c_in:(g + 1) * c_in]
+        xs, ws = x[:, g * c_in:(g + 1) * c_in], np.moveaxis(w[g * c_in:(g + 1) * c_in], (0, 1), (-2, -1))
         for tap in cartesian(*(range(k) for k in kernel)):
-            part = np.tensordot(xs, ws[(slice(None), slice(None), *tap)], ((1,), (0,)))
+            part = np.tensordot(xs, ws[tap], ((1,), (0,)))
             at = tuple(slice(t * dilations[i], t * dilations[i] + (x.shape[2 + i] - 1) * strides[i] + 1, strides[i])
                        for i, t in enumerate(tap))
             y[(slice(None), slice(g * c_out, (g + 1) * c_out), *at)] += np.moveaxis(part, -1, 1)

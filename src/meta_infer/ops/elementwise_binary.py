@@ -20,7 +20,6 @@ from meta_infer.ops.importing import core_node, unsupported
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
 from meta_infer.support.dtypes import DType
 
-
 # --- elements that are dims -----------------------------------------------------------------------------------
 
 def _div_content(dtype: DType, a: Dim, b: Dim) -> Dim | None:
@@ -42,7 +41,7 @@ def _div(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return np.asarray(a / b)
     quotient = np.abs(a) // np.abs(np.where(b == 0, 1, b))
-    return np.where((a < 0) != (b < 0), -quotient, quotient)
+    return np.asarray(np.where((a < 0) != (b < 0), -quotient, quotient))
 
 
 def _mod(attrs: Attrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:

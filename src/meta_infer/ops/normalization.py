@@ -125,6 +125,32 @@ def _import_instance(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
                       epsilon=attr_float(node, "epsilon", 1e-5)),)
 
 
+def _import_group(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """x [n, c, ...]  ->  InstanceNormalization of x as [n, groups, c/groups * ...], then scale and bias.
+
+    Version 18 has one scale and bias per group, version 21 one per channel.
+    """
+    shape, groups = shape_of(node, ctx), attr_int(node, "num_groups")
+    dtype = ctx.type_of(node.inputs[0]).dtype.numpy
+    epsilon, (x, scale, bias) = attr_float(node, "epsilon", 1e-5), node.inputs
+    grouped, normal = ctx.fresh(x), ctx.fresh(node.outputs[0])
+    rows: Attr = (shape[0], groups, product(shape[1:]) // groups)
+    yield core_node(node, "Reshape", (x,), (grouped,), shape=rows)
+    if node.version < 21:
+        yield core_node(node, "InstanceNormalization", (grouped, scale, bias), (normal,), epsilon=epsilon)
+        yield core_node(node, "Reshape", (normal,), node.outputs, shape=shape)
+        return
+    one, zero = (ctx.constant(np.full(groups, v, dtype), "group") for v in (1, 0))
+    plain, scaled, columns = ctx.fresh(normal), ctx.fresh(normal), (shape[1], *(1,) * (len(shape) - 2))
+    yield core_node(node, "InstanceNormalization", (grouped, one, zero), (normal,), epsilon=epsilon)
+    yield core_node(node, "Reshape", (normal,), (plain,), shape=shape)
+    factor, offset = ctx.fresh(scale), ctx.fresh(bias)
+    yield core_node(node, "Reshape", (scale,), (factor,), shape=columns)
+    yield core_node(node, "Reshape", (bias,), (offset,), shape=columns)
+    yield core_node(node, "Mul", (plain, factor), (scaled,))
+    yield core_node(node, "Add", (scaled, offset), node.outputs)
+
+
 def _batch_samples(rng: np.random.Generator) -> Iterable[Sample]:
     attrs: dict[str, Attr] = {"epsilon": 1e-3}
     for shape in ((1, 3, 5, 5), (2, 17, 3, 1), (4, 5), (2, 3, 7), (0, 3, 2, 2), (1, 2, 3, 4, 5)):
@@ -144,6 +170,7 @@ LAYER_NORMALIZATION = OpDef("LayerNormalization", _infer_layer, _layer, _layer_s
 BATCH_NORMALIZATION = OpDef("BatchNormalization", _infer_channels, _batch, _batch_samples,
                             (OnnxImport("BatchNormalization", 7, convert=_import_batch),), flops=_affine_flops)
 INSTANCE_NORMALIZATION = OpDef("InstanceNormalization", _infer_channels, _instance, _instance_samples,
-                               (OnnxImport("InstanceNormalization", 6, convert=_import_instance),), flops=_flops)
+                               (OnnxImport("InstanceNormalization", 6, convert=_import_instance),
+                                OnnxImport("GroupNormalization", 18, convert=_import_group)), flops=_flops)
 
 OPS: tuple[OpDef, ...] = (LAYER_NORMALIZATION, BATCH_NORMALIZATION, INSTANCE_NORMALIZATION)

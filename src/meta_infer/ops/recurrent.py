@@ -39,7 +39,7 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     """Y [steps, directions, batch, hidden], Y_h and Y_c [directions, batch, hidden]."""
-    x, w, r = ctx.input(0), ctx.input(1), ctx.input(2)
+    x = ctx.input(0)
     hidden = int_of(ctx.node.attrs, "hidden_size")
     directions = 2 if text_of(ctx.node.attrs, "direction", "forward") == "bidirectional" else 1
     if len(x.shape) != 3:
@@ -50,7 +50,7 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
         (3, "B", (directions, 8 * hidden)), (5, "initial_h", (directions, batch, hidden)),
         (6, "initial_c", (directions, batch, hidden))]
     for i, name, shape in wanted:
-        found = ctx.optional(i)
+        found = ctx.input(i) if i < 3 else ctx.optional(i)
         if found is None:
             continue
         if len(found.shape) != len(shape):
@@ -65,7 +65,8 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
-    x, w, r, bias, _, h0, c0 = (*arrays, *(None,) * (7 - len(arrays)))
+    x, w, r = arrays[:3]
+    bias, h0, c0 = (arrays[i] if i < len(arrays) else None for i in (3, 5, 6))
     assert x is not None and w is not None and r is not None
     hidden, direction = int_of(attrs, "hidden_size"), text_of(attrs, "direction", "forward")
     (steps, batch, _), directions = x.shape, w.shape[0]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from meta_infer.ir.graph import Node, Shape
+from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, dim_max, dim_min, product
 from meta_infer.ops.attrs import Attrs, bool_of, ints_of
 from meta_infer.ops.elementwise import floats, ints
@@ -61,7 +61,7 @@ def _mean(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     if x.dtype.kind == "f":
         return np.asarray(x.mean(axes, keepdims=True))
     count = int(np.prod([x.shape[a] for a in axes]))
-    return np.trunc(x.sum(axes, keepdims=True) / count)
+    return np.asarray(np.trunc(x.sum(axes, keepdims=True) / count))
 
 
 def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -113,7 +113,7 @@ def _decompose_log_sum_exp(node: Node, fresh: Callable[[str], str], constant: Ca
     x, y, origins = node.inputs[0], node.outputs[0], node.origins
     axes, keep = ints_of(node.attrs, "axes"), bool_of(node.attrs, "keepdims")
     raw, top, below, powers, total, log = (fresh(x) for _ in range(6))
-    held = {"axes": axes, "keepdims": True}
+    held: dict[str, Attr] = {"axes": axes, "keepdims": True}
     lowest = constant(np.array(np.finfo(types[x].dtype.numpy).min, types[x].dtype.numpy), "lowest")
     answer = y if keep else fresh(y)
     nodes = (Node("ReduceMax", (x,), (raw,), held, origins), Node("Max", (raw, lowest), (top,), origins=origins),

@@ -50,9 +50,9 @@ def coordinates(transformation: str, size: int, out: int, scale: float) -> np.nd
 def _nearest(mode: str, at: np.ndarray) -> np.ndarray:
     match mode:
         case "floor":
-            return np.floor(at)
+            return np.asarray(np.floor(at))
         case "ceil":
-            return np.ceil(at)
+            return np.asarray(np.ceil(at))
         case "round_prefer_ceil":
             return np.floor(at + _F(0.5))
     return np.ceil(at - _F(0.5))
@@ -152,8 +152,8 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
                          opset=opset)
         yield Sample((x,), old, onnx_op="Upsample", onnx_attrs={"mode": "nearest", "scales": up}, opset=8)
     out = (1, 2, 6, 12)
-    yield Sample((x,), {**attrs_of("linear", "asymmetric"), "scales": (1.0, 1.0, 2.0, 3.0), "shape": out}, 1e-4, 1e-5,
-                 "Upsample", (x, np.array((1, 1, 2, 3), _F)), {"mode": "linear"}, 9)
+    smooth = {**attrs_of("linear", "asymmetric", "floor"), "scales": (1.0, 1.0, 2.0, 3.0), "shape": out}
+    yield Sample((x,), smooth, 1e-4, 1e-5, "Upsample", (x, np.array((1, 1, 2, 3), _F)), {"mode": "linear"}, 9)
 
 
 RESIZE = OpDef(

@@ -108,11 +108,16 @@ def _by_sizes(node: OnnxNode, ctx: ImportContext, old: Shape, axes: Sequence[int
     """Scales are size ratios. With dynamic sizes whose ratio varies they are left out: `scales` is empty then."""
     wanted = dims_input(node, ctx, 3, "sizes")
     policy = attr_text(node, "keep_aspect_ratio_policy", "stretch")
+    shape, scales = [*old], [1.0] * len(old)
     if policy != "stretch":
-        wanted = _kept_ratio(node, [old[a] for a in axes], wanted, policy)
-    shape = [*old]
-    for axis, size in zip(axes, wanted, strict=True):
-        shape[axis] = size
+        scale = _kept_ratio(node, [old[a] for a in axes], wanted, policy)
+        for axis in axes:
+            size = old[axis]
+            assert isinstance(size, int), "checked by _kept_ratio"
+            shape[axis], scales[axis] = int(np.floor(scale * size + 0.5)), scale
+        return tuple(shape), scales
+    for axis, new in zip(axes, wanted, strict=True):
+        shape[axis] = new
     ratios = [_ratio(new, size) for new, size in zip(shape, old, strict=True)]
     return tuple(shape), [] if None in ratios else [r for r in ratios if r is not None]
 
@@ -128,12 +133,11 @@ def _ratio(new: Dim, old: Dim) -> float | None:
     return 1.0 / down if isinstance(down, int) and down * new == old and down else None
 
 
-def _kept_ratio(node: OnnxNode, old: Sequence[Dim], wanted: Sequence[Dim], policy: str) -> tuple[Dim, ...]:
-    """One scale for all axes: the smallest ratio (not_larger) or the largest (not_smaller); sizes are rounded."""
+def _kept_ratio(node: OnnxNode, old: Sequence[Dim], wanted: Sequence[Dim], policy: str) -> float:
+    """The one scale of all axes: the smallest ratio (not_larger) or the largest (not_smaller)."""
     static = [(w, o) for w, o in zip(wanted, old, strict=True) if isinstance(w, int) and isinstance(o, int)]
     if len(static) != len(old):
         raise unsupported(node, f"keep_aspect_ratio_policy {policy} with the dynamic shape {text(tuple(old))}",
                           "fix the shape with --shape")
     ratios = [w / o for w, o in static]
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return tuple(int(np.floor(scale * o + 0.5)) for _, o in static)
+    return min(ratios) if policy == "not_larger" else max(ratios)
