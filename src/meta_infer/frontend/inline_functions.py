@@ -30,24 +30,32 @@ def inline_functions(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def expand_function_ops(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """`proto` with every op that has no importer, but is a function of other ops, replaced by its body."""
+    """`proto` with every op that has no importer, but is a function of other ops, replaced by its body.
+
+    An op whose body onnx cannot work out (it may need types that the model does not declare) stays as it is.
+    """
+    stuck: set[tuple[str, str]] = set()
     for _ in range(_ROUNDS):
-        wanted = sorted(_expandable(proto.graph, opsets_of(proto)))
+        wanted = sorted(_expandable(proto.graph, opsets_of(proto)) - stuck)
         if not wanted:
             break
-        expand = partial(inliner.inline_selected_functions, function_ids=wanted, inline_schema_functions=True)
-        proto = _inlined(_with_defaults(proto, wanted), expand, f"op {wanted[0][1]}")
+        for op in wanted:
+            expand = partial(inliner.inline_selected_functions, function_ids=[op], inline_schema_functions=True)
+            try:
+                proto = _inlined(_with_defaults(proto, op), expand, f"op {op[1]}")
+            except ModelError:
+                stuck.add(op)                            # the checks will say that it is not supported
     return proto
 
 
-def _with_defaults(proto: onnx.ModelProto, ops: list[tuple[str, str]]) -> onnx.ModelProto:
-    """Write the default attributes of these ops out: the inliner drops what a body takes from a default."""
+def _with_defaults(proto: onnx.ModelProto, op: tuple[str, str]) -> onnx.ModelProto:
+    """Write the default attributes of an op out: the inliner drops what a body takes from a default."""
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     opsets = opsets_of(copy)
     for node in _all_nodes(copy.graph):
         key = (domain_of(node), node.op_type)
-        schema = schema_for(*key, opsets[key[0]]) if key in ops else None
+        schema = schema_for(*key, opsets[key[0]]) if key == op else None
         present = {attribute.name for attribute in node.attribute}
         node.attribute.extend(a for a in default_attributes(schema) if a.name not in present)
     return copy
