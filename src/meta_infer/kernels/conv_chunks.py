@@ -9,7 +9,8 @@ from meta_infer.hardware.profile import Profile
 # A chunk is work for about 100 us on one core; below this many chunks threads would stand idle.
 _CHUNK_FLOPS = 6e6
 _FEWEST_CHUNKS = 8
-# What to assume where the profile states no cache: the smallest L2 of the catalog's cores.
+# What to assume where the profile states no cache: small ones, which cost a little everywhere and much nowhere.
+_SMALL_L1 = 32 * 1024
 _SMALL_L2 = 128 * 1024
 
 
@@ -33,6 +34,10 @@ class Cut:
 
     tiles: int
     lines: int
+
+
+def l1_bytes(profile: Profile) -> int:
+    return profile.l1d_bytes or _SMALL_L1
 
 
 def l2_bytes(profile: Profile) -> int:

@@ -1,10 +1,10 @@
 """Dense 2-D convolution over blocked channels, for widths known at build.
 
-    x [N, IB, H, W, c], weights [tile][IB][kh][kw][c][v][c]  ->  y [N, OB, H', W', c]
+    x [N, IB, H, W, c], weights [tile][IB][kw][kh][c][v][c]  ->  y [N, OB, H', W', c]
 
     for tile of output blocks:  for pass over input blocks:  for row:  for tile of columns:
         registers = bias, or what the last pass left
-        for input block:  for kernel row inside the image:  for tap:  for channel:  multiply-add
+        for input block:  for tap:  for kernel row inside the image:  for channel:  multiply-add
         epilogue, or keep for the next pass
 
 Which taps of a tile fall left or right of the image is known at build, so border tiles are code of their own and no
@@ -19,19 +19,19 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
+from meta_infer.ir.loop import Expr, const, maximum, minimum
 from meta_infer.ir.shapes import bounds, ceildiv
 from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
+from meta_infer.kernels.conv_chunks import Cut, Work, cut, l1_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
-    Accumulators,
     Epilogue,
     OutRun,
     OutTiles,
+    Source,
     Taps,
+    accumulate,
     choose_tiles,
-    multiply,
     split_evenly,
     start_tile,
     tiles_in,
@@ -120,9 +120,21 @@ def plan_direct(conv: ConvShape, block: int, in_block: int, profile: Profile) ->
     work = Work(images, len(tiles.sizes), height, 1, in_row * conv.strides[0],
                 in_row * max(0, (conv.kernel[0] - 1) * conv.dilations[0] + 1 - conv.strides[0]),
                 per_block * out_blocks, 2.0 * per_block / 4 * out_blocks * height * width)
-    tile_bytes = per_block * tiles.sizes[0]
-    passes = max(1, -(-tile_bytes // (l2_bytes(profile) // 2)))
-    return DirectConv(conv, block, in_block, tiles, cut(work, profile), -(-in_blocks // passes))
+    return DirectConv(conv, block, in_block, tiles, cut(work, profile),
+                      _in_group(in_blocks, per_block // in_blocks * tiles.sizes[0], profile))
+
+
+def _in_group(in_blocks: int, block_bytes: int, profile: Profile) -> int:
+    """Input blocks of one pass, `block_bytes` being a tile's weights for one block.
+
+    A tile whose weights come from L2 again and again runs at L2's speed; passes over few input blocks keep them in
+    half of L1 for all positions of a chunk, for the price of storing the sums in between.
+    """
+    l1 = l1_bytes(profile)
+    if in_blocks * block_bytes <= 3 * l1 // 2:
+        return in_blocks
+    passes = -(-in_blocks // max(1, l1 // 2 // block_bytes))
+    return -(-in_blocks // passes)
 
 
 def direct_variant(group: Group, conv: ConvShape, plan: DirectConv, kernel: str, name: str, x: Layout) -> Variant:
@@ -163,21 +175,6 @@ def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> tuple[Expr, Expr]:
     return low, high
 
 
-def _row_tile(b: Builder, plan: DirectConv, run: ColumnRun, acc: Accumulators, x: Buffer, w: Buffer, x_image: Expr,
-              w_tile: Expr, y: Expr, column: Expr, rows: tuple[Expr, Expr], in_blocks: tuple[Expr, Expr]) -> None:
-    """Accumulate input blocks [in_blocks) into one tile of row `y`."""
-    conv, block, in_block = plan.conv, plan.block, plan.in_block
-    height, width = b.dim(conv.in_spatial[0]), b.dim(conv.in_spatial[1])
-    w_row = conv.kernel[1] * in_block * len(acc) * block
-    with b.loop(*in_blocks, name="ib") as ib:
-        with b.loop(*rows, name="kh") as kh:
-            source_row = y * conv.strides[0] + kh * conv.dilations[0] - conv.begin[0]
-            source = (x_image + ib) * height + source_row
-            x_at = b.let((source * width + (column * conv.strides[1] - conv.begin[1])) * in_block, "x_at")
-            w_at = b.let(w_tile + (ib * conv.kernel[0] + kh) * w_row, "w_at")
-            multiply(b, acc, x, x_at, w, w_at, run.taps, block, in_block)
-
-
 def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
     """The loop nest of the module's note."""
     b = Builder(name)
@@ -197,6 +194,7 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
     def out_tile(run: OutRun, n: Expr, tile: Expr, y0: Expr, y1: Expr) -> None:
         out_block = b.let(run.block + tile * run.vectors, "ob")
         x_image = b.let(n * plan.in_blocks, "image")
+        height, width = (b.dim(d) for d in conv.in_spatial)
         w_tile = b.let(out_block * plan.tile_weights, "w_tile")
 
         def one(columns: ColumnRun, y: Expr, column: Expr, rows: tuple[Expr, Expr], first: int, last: int) -> None:
@@ -209,7 +207,14 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
                 return b.load(bias, (out_block + v) * block, block)
 
             acc = start_tile(b, vectors, count, block, initial)
-            _row_tile(b, plan, columns, acc, x, w, x_image, w_tile, y, column, rows, (first, last))
+            left = column * conv.strides[1] - conv.begin[1]
+
+            def x_row(ib: Expr, kh: Expr) -> Expr:
+                row = y * conv.strides[0] + kh * conv.dilations[0] - conv.begin[0]
+                return (((x_image + ib) * height + row) * width + left) * plan.in_block
+
+            source = Source(x, w, x_row, w_tile, conv.kernel[0], block, plan.in_block)
+            accumulate(b, acc, source, columns.taps, rows, (first, last))
             if kept is None or last == plan.in_blocks:
                 epilogue.finish(b, acc, n, out_block, y, column)
                 return

@@ -3,7 +3,7 @@
     chunk: image n, some tiles of output blocks, `lines` rows from y0, `columns` columns from x0
         patch[IB][rows][cols][c] = x around it, zero outside the image             (per-thread scratch)
         for tile of output blocks:  for row:  for tile of columns:
-            registers = bias;  for input block, kernel row, tap, channel:  multiply-add;  epilogue
+            registers = bias;  for input block, tap, kernel row, channel:  multiply-add;  epilogue
 
 The copy costs little beside kh*kw*OC multiply-adds per element. It serves dynamic sizes, and static ones whose pads
 would give too many kinds of border tiles (`conv_direct`).
@@ -26,9 +26,10 @@ from meta_infer.kernels.conv_tile import (
     Epilogue,
     OutRun,
     OutTiles,
+    Source,
     Taps,
+    accumulate,
     choose_tiles,
-    multiply,
     start_tile,
     tiles_in,
 )
@@ -162,17 +163,18 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
     def out_tile(run: OutRun, n: Expr, tile: Expr, y0: Expr, x0: Expr, y1: Expr, x1: Expr) -> None:
         out_block = b.let(run.block + tile * run.vectors, "ob")
         w_tile = b.let(out_block * plan.tile_weights, "w_tile")
-        w_row = conv.kernel[1] * in_block * run.vectors * block
         taps = Taps(((0, run.columns),) * conv.kernel[1], conv.strides[1], conv.dilations[1])
         whole = divisible(out_width, run.columns) and columns % run.columns == 0
         with b.loop(y0, y1, name="y") as y, b.loop(x0, x1, run.columns, name="column") as column:
             acc = start_tile(b, run.vectors, run.columns, block,
                              lambda v, j: b.load(bias, (out_block + v) * block, block))
-            with b.loop(0, plan.in_blocks, name="ib") as ib, b.loop(0, conv.kernel[0], name="kh") as kh:
+
+            def x_row(ib: Expr, kh: Expr) -> Expr:
                 row = ib * patch_rows + (y - y0) * conv.strides[0] + kh * conv.dilations[0]
-                x_at = b.let((row * patch_columns + (column - x0) * conv.strides[1]) * in_block, "x_at")
-                w_at = b.let(w_tile + (ib * conv.kernel[0] + kh) * w_row, "w_at")
-                multiply(b, acc, patch, x_at, w, w_at, taps, block, in_block)
+                return (row * patch_columns + (column - x0) * conv.strides[1]) * in_block
+
+            source = Source(patch, w, x_row, w_tile, conv.kernel[0], block, in_block)
+            accumulate(b, acc, source, taps, (0, conv.kernel[0]), (0, plan.in_blocks))
             epilogue.finish(b, acc, n, out_block, y, column, None if whole else x1)
 
     with b.chunks(b.dim(conv.y.shape[0] * strips * row_groups) * tile_groups) as chunk:

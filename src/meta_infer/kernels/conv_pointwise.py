@@ -28,9 +28,10 @@ from meta_infer.kernels.conv_tile import (
     Epilogue,
     OutRun,
     OutTiles,
+    Source,
     Taps,
+    accumulate,
     choose_tiles,
-    multiply,
     split_evenly,
     start_tile,
     tiles_in,
@@ -160,10 +161,8 @@ def _positions(b: Builder, plan: PointwiseConv, run: OutRun, epilogue: Epilogue,
 
     def tile(p: Expr, columns: int) -> None:
         acc = start_tile(b, run.vectors, columns, block, lambda v, j: b.load(bias, (out_block + v) * block, block))
-        with b.loop(0, in_blocks, name="ib") as ib:
-            x_at = b.let(((n * in_blocks + ib) * positions + p) * block, "x_at")
-            w_at = b.let(w_tile + ib * (block * run.vectors * block), "w_at")
-            multiply(b, acc, x, x_at, w, w_at, Taps(((0, columns),), 1, 1), block, block)
+        source = Source(x, w, lambda ib, kh: ((n * in_blocks + ib) * positions + p) * block, w_tile, 1, block, block)
+        accumulate(b, acc, source, Taps(((0, columns),), 1, 1), (0, 1), (0, in_blocks))
         epilogue.finish(b, acc, n, out_block, const(0), p)
 
     def sweep(first: Expr, count: Expr, columns: int) -> Expr:

@@ -125,7 +125,7 @@ def pack_bias(bias: np.ndarray | None, channels: int, block: int) -> np.ndarray:
 
 
 def pack_weights(weight: np.ndarray, tiles: Iterable[int], block: int, in_block: int) -> np.ndarray:
-    """[OC, IC, kh, kw] -> per tile of `v` output blocks [IC / in_block][kh][kw][in_block][v][block], flat.
+    """[OC, IC, kh, kw] -> per tile of `v` output blocks [IC / in_block][kw][kh][in_block][v][block], flat.
 
     `tiles` lists the output blocks of each tile in order. Channels beyond OC and IC have zero weights, so that
     whatever the padding lanes of the input hold (zero) cannot reach a result.
@@ -137,7 +137,7 @@ def pack_weights(weight: np.ndarray, tiles: Iterable[int], block: int, in_block:
     parts, first = [], 0
     for vectors in tiles:
         part = split[first:first + vectors]                           # [v, block, IB, in_block, kh, kw]
-        parts.append(part.transpose(2, 4, 5, 3, 0, 1).reshape(-1))
+        parts.append(part.transpose(2, 5, 4, 3, 0, 1).reshape(-1))
         first += vectors
     assert first == split.shape[0], "tiles must cover all output channels"
     return np.concatenate(parts)

@@ -7,16 +7,18 @@ weights per block and one input element per column and multiplies them all, so a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Layout
-from meta_infer.ir.loop import Buffer, Expr, Var, mad, maximum, minimum, splat
+from meta_infer.ir.loop import Buffer, Expr, Var, const, mad, maximum, minimum, splat
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs
 from meta_infer.support.dtypes import FLOAT32
@@ -24,7 +26,7 @@ from meta_infer.support.dtypes import FLOAT32
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
 _IN_FLIGHT = 8
 # Larger bodies are loops over the input channels of a block instead of straight code.
-_STRAIGHT_MADS = 1500
+_STRAIGHT_MADS = 400
 _MOST_COLUMNS = 14
 
 
@@ -111,7 +113,7 @@ def start_tile(b: Builder, vectors: int, columns: int, block: int, first: Callab
 
 @dataclass(frozen=True)
 class Taps:
-    """The kernel columns of one kernel row: for tap k, columns `ranges[k]` of the tile meet the input.
+    """The taps of a kernel row: columns `ranges[k]` (first, last + 1) of the tile meet the input at tap k.
 
     Column j of tap k reads input column `j * stride + k * dilation` counted from the tile's first one.
     """
@@ -121,29 +123,69 @@ class Taps:
     dilation: int
 
 
-def multiply(b: Builder, acc: Accumulators, x: Buffer, x_at: Expr, w: Buffer, w_at: Expr, taps: Taps,
-             block: int, in_block: int) -> None:
-    """Add one block of input channels and one kernel row to a tile.
+@dataclass(frozen=True)
+class Source:
+    """Where a tile reads: `x_row(input block, kernel row)` is the element of tap 0 of its first column.
 
-    x_at is the element of the tile's first column, tap 0, channel 0 (it may lie outside the row: only columns in
-    `taps.ranges` are read); w_at that of the row's weights.
+    That element may lie outside the row: only columns in a tap's range are read. `w_tile` is the first weight of the
+    tile, `kernel_rows` how many kernel rows its weights have.
     """
-    vectors = len(acc)
-    mads = vectors * in_block * sum(hi - lo for lo, hi in taps.ranges)
+
+    x: Buffer
+    w: Buffer
+    x_row: Callable[[Expr, Expr], Expr]
+    w_tile: Expr
+    kernel_rows: int
+    block: int
+    in_block: int
+
+
+@contextmanager
+def _loop(b: Builder, start: Expr | int, stop: Expr | int, name: str) -> Iterator[Expr]:
+    """A loop, or nothing around the body where there is exactly one pass."""
+    if isinstance(start, int) and isinstance(stop, int) and stop == start + 1:
+        yield const(start)
+        return
+    with b.loop(start, stop, name=name) as i:
+        yield i
+
+
+def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: tuple[Expr | int, Expr | int],
+               in_blocks: tuple[Expr | int, Expr | int]) -> None:
+    """Multiply kernel rows [rows) of input blocks [in_blocks) into a tile.
+
+    Kernel rows go innermost, as a loop of its own for each tap: neighbouring taps read the same inputs, and a
+    compiler that saw them side by side would keep those in registers and spill the accumulators.
+    """
+    step = source.in_block * len(acc) * source.block
+    with b.loop(*in_blocks, name="ib") as ib:
+        first = 0
+        for (low, high), same in groupby(taps.ranges):
+            count = len(list(same))
+            if low < high:
+                with _loop(b, first, first + count, "kw") as kw, _loop(b, *rows, "kh") as kh:
+                    shift = kw * (taps.dilation * source.in_block)
+                    x_at = b.let(source.x_row(ib, kh) + shift, "x_at")
+                    w_row = (ib * len(taps.ranges) + kw) * source.kernel_rows + kh
+                    w_at = b.let(source.w_tile + w_row * step, "w_at")
+                    _multiply(b, acc, source, x_at, w_at, range(low, high), taps.stride)
+            first += count
+
+
+def _multiply(b: Builder, acc: Accumulators, source: Source, x_at: Expr, w_at: Expr, columns: range,
+              stride: int) -> None:
+    """One block of input channels at one tap."""
+    block, in_block, vectors = source.block, source.in_block, len(acc)
 
     def channel(ic: Expr | int) -> None:
-        for k, (lo, hi) in enumerate(taps.ranges):
-            if lo >= hi:
-                continue
-            row = (k * in_block + ic) * (vectors * block)
-            weights = [b.let(b.load(w, w_at + row + v * block, block), "w") for v in range(vectors)]
-            for j in range(lo, hi):
-                offset = (j * taps.stride + k * taps.dilation) * in_block
-                value = b.let(splat(b.load(x, x_at + offset + ic), block), "x")
-                for v in range(vectors):
-                    b.assign(acc[v][j], mad(value, weights[v], acc[v][j]))
+        weights = [b.let(b.load(source.w, w_at + ic * (vectors * block) + v * block, block), "w")
+                   for v in range(vectors)]
+        for j in columns:
+            value = b.let(splat(b.load(source.x, x_at + j * stride * in_block + ic), block), "x")
+            for v in range(vectors):
+                b.assign(acc[v][j], mad(value, weights[v], acc[v][j]))
 
-    if mads <= _STRAIGHT_MADS:
+    if in_block * vectors * len(columns) <= _STRAIGHT_MADS:
         for ic in range(in_block):
             channel(ic)
         return

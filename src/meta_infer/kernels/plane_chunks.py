@@ -14,26 +14,27 @@ _CHUNK_WORK = 1e5
 _FEWEST_CHUNKS = 8
 
 
-def cut_planes(planes: Dim, lines: Dim, line_work: float) -> tuple[int, int]:
+def cut_planes(planes: Dim, lines: Dim, line_work: float, step: int = 1) -> tuple[int, int]:
     """Planes and lines of a chunk: many whole planes where they are small, else a part of one plane's lines.
 
-    `line_work` is the vector operations of one line. Dynamic dims count with their least size, so that small
-    inputs are cut finely enough; chunks of large ones are then a little short.
+    `line_work` is the vector operations of one line; a part has a multiple of `step` lines. A dynamic number of
+    planes counts as its least, of lines as its greatest, so that chunks are rather too small than too large.
     """
     fewest = max(1, bounds(planes)[0])
-    height = max(1, bounds(lines)[0] if isinstance(lines, int) else bounds(lines)[1])
+    height = max(1, bounds(lines)[1])
     plane_work = height * line_work
     most = max(1, fewest // _FEWEST_CHUNKS)
     if plane_work < _CHUNK_WORK:
         return min(most, max(1, int(_CHUNK_WORK // max(1.0, plane_work)))), height
     parts = max(1, round(plane_work / _CHUNK_WORK), -(-_FEWEST_CHUNKS // fewest))
-    return 1, -(-height // min(parts, height))
+    return 1, -(-height // (min(parts, height) * step)) * step
 
 
 @contextmanager
-def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float) -> Iterator[tuple[Expr, Expr, Expr]]:
+def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float,
+                 step: int = 1) -> Iterator[tuple[Expr, Expr, Expr]]:
     """The parallel loop: yields (plane, first line, last line + 1) inside a loop over the planes of a chunk."""
-    group, rows = cut_planes(planes, lines, line_work)
+    group, rows = cut_planes(planes, lines, line_work, step)
     parts, groups = ceildiv(lines, rows), ceildiv(planes, group)
     with b.chunks(b.dim(parts * groups)) as chunk:
         parts_dim = b.dim(parts)

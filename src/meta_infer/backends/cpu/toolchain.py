@@ -66,7 +66,7 @@ def _target_flags(compiler: Compiler, isa: str) -> tuple[str, ...]:
                              hint=f"use a profile with one of: {', '.join(TARGETS)}")
     target = TARGETS[isa]
     if compiler.kind == "zig":
-        return ("-target", target.triple, f"-mcpu={target.cpu}")
+        return ("-target", target.triple, f"-mcpu={target.cpu}", *target.tuning)
     return target.march
 
 

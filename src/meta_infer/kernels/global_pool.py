@@ -1,0 +1,99 @@
+"""Global average and max pooling: each channel's plane to one number.
+
+    blocked: x [N, CB, P, c] -> one vector per block, kept in several registers until the end of the plane
+    plain:   x [N, C, P]     -> vectors along the plane, their lanes joined at the end
+
+A blocked input may give a plain output: [N, C, 1, 1] is then dense, ready for the views that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.graph import Value
+from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
+from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, reduce
+from meta_infer.ir.shapes import Dim, bounds, product
+from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.plane_chunks import plane_chunks
+from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
+from meta_infer.kernels.pool import lowest
+from meta_infer.support.dtypes import FLOAT32
+
+_REGISTERS = 4
+
+
+def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
+    x, y, block = group.in_value(0), group.values[group.anchor.outputs[0]], profile.lanes(FLOAT32)
+    if x is None or group.prologue or any(group.values[n.outputs[0]].shape != y.shape for n in group.epilogue):
+        return
+    if block > 1 and x.dtype == FLOAT32 and blockable(group) and x.name not in _epilogue_reads(group):
+        others = operand_layouts(group, [n for n in group.inputs if n != x.name], y.rank, block)
+        for name, layout in (("blocked_to_plain", PLAIN), ("blocked", blocked(block))):
+            yield Variant("global_pool", name, others | {x.name: blocked(block)}, {n: layout for n in group.outputs})
+    yield Variant("global_pool", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
+
+
+def _epilogue_reads(group: Group) -> set[str]:
+    return {name for node in group.epilogue for name in node.inputs}
+
+
+def _fold(b: Builder, x: Buffer, first: Expr, count: Expr, lanes: int, is_max: bool) -> Expr:
+    """Sum or maximum of `count` vectors of `lanes` that lie one after another from element `first`."""
+    start = const(lowest(x.dtype) if is_max else 0, Type(x.dtype, lanes))
+    acc = [b.var(start, "acc") for _ in range(_REGISTERS)]
+
+    def join(a: Expr, c: Expr) -> Expr:
+        return maximum(a, c) if is_max else a + c
+
+    whole = b.let(count // _REGISTERS * _REGISTERS, "whole")
+    with b.loop(0, whole, _REGISTERS, name="p") as p:
+        for j in range(_REGISTERS):
+            b.assign(acc[j], join(b.load(x, first + (p + j) * lanes, lanes), acc[j]))
+    with b.loop(whole, count, name="p") as p:
+        b.assign(acc[0], join(b.load(x, first + p * lanes, lanes), acc[0]))
+    return b.let(join(join(acc[0], acc[1]), join(acc[2], acc[3])), "total")
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    x, y = group.in_value(0), group.values[group.anchor.outputs[0]]
+    assert x is not None
+    is_max = group.anchor.op == "GlobalMaxPool"
+    block = layouts[x.name].block or 1
+    b = Builder("global_max_pool" if is_max else "global_average_pool")
+    buffers = bind(b, group)
+    channels: Dim = blocks(x.shape[1], block) if block > 1 else x.shape[1]
+    size = product(x.shape[2:])
+    with plane_chunks(b, product((x.shape[0], channels)), 1, bounds(size)[1]) as (plane, _, _):
+        n, channel = b.let(plane // b.dim(channels), "n"), b.let(plane % b.dim(channels) * block, "channel")
+        positions = b.dim(size)
+        first = b.let(plane * positions * block, "first")
+        if block > 1:
+            total = _fold(b, buffers[x.name], first, positions, block, is_max)
+        else:
+            total = _plain_total(b, buffers[x.name], x, first, positions, is_max, profile)
+        value = total if is_max else b.let(total / cast(maximum(positions, 1), x.dtype), "mean")
+        count = channel_count(b, y.shape, 1, channel, block) if block > 1 else None
+        point = Point(y.shape, (n, channel, *(const(0) for _ in y.shape[2:])), 1, block, count)
+        known = apply_nodes(b, group.epilogue, group.values, {y.name: value}, buffers, layouts, point)
+        store_outputs(b, group, known, buffers, layouts, point)
+    func, dims = b.finish()
+    return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
+
+
+def _plain_total(b: Builder, buffer: Buffer, x: Value, first: Expr, positions: Expr, is_max: bool,
+                 profile: Profile) -> Expr:
+    """Fold a dense plane: whole vectors, then what is left one by one."""
+    lanes = profile.lanes(x.dtype)
+    total = b.var(reduce("max" if is_max else "+",
+                         _fold(b, buffer, first, b.let(positions // lanes, "vectors"), lanes, is_max)), "sum")
+    with b.loop(b.let(positions // lanes * lanes, "rest"), positions, name="p") as p:
+        value = b.load(buffer, first + p)
+        b.assign(total, maximum(value, total) if is_max else total + value)
+    return total
+
+
+GLOBAL_POOL = Kernel("global_pool", ("GlobalAveragePool", "GlobalMaxPool"), _variants, _lower)
