@@ -23,11 +23,11 @@ def _random(*shape: int, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.simd_bits}")
-@pytest.mark.parametrize("k, n", [(1, 1), (37, 8), (64, 16), (19, 23), (700, 33), (5, 9)])
+@pytest.mark.parametrize("k, n", [(1, 1), (37, 8), (64, 16), (19, 23), (5, 41)])
 def test_every_row_count_of_one_function(profile: Profile, k: int, n: int) -> None:
     """M is symbolic, so that one function must serve full tiles, every remainder, several blocks, and none."""
     w, m = _random(k, n, seed=1), Symbol("m", 0, 512).dim
-    for rows in (0, 1, 2, 3, 4, 5, 6, 7, 13, 48, 49, 101):
+    for rows in (0, 1, 2, 3, 4, 5, 6, 7, 13, 72, 73, 151):
         case = make_group("MatMul", {"x": _random(rows, k, seed=rows), "w": w}, constants=("w",), shapes={"x": (m, k)})
         (variant,) = GEMM.variants(case.group, profile)
         got = run_group(case.group, GEMM, variant, layouts_of(variant, case.group), case.arrays, profile, seed=rows)
@@ -74,9 +74,12 @@ def test_x_is_its_own_residual() -> None:
                                  epilogue=[Step("Add", {"x": x})]), GEMM) == 1
 
 
-def test_no_cache_stated_means_no_k_blocks() -> None:
-    case = make_group("MatMul", {"x": _random(5, 900), "w": _random(900, 16)}, constants=("w",))
-    assert check_case(case, GEMM, 1e-4, 1e-4, profile=replace(PROFILE, l1d_bytes=None)) == 1
+@pytest.mark.parametrize("cache", [None, 16 * 1024, 1])
+def test_blocks_of_k(cache: int | None) -> None:
+    """No cache stated, one that holds 128 steps, and one too small for any."""
+    case = make_group("MatMul", {"x": _random(9, 300), "w": _random(300, 21)}, constants=("w",),
+                      epilogue=[Step("Add", {"b": _random(21)}), Step("Sigmoid")] if cache else [Step("Relu")])
+    assert check_case(case, GEMM, 1e-4, 1e-4, profile=replace(PROFILE, l2_bytes=cache)) == 1
 
 
 def test_interpreter_agrees_and_finds_no_stray_access() -> None:

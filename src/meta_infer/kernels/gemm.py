@@ -1,7 +1,7 @@
 """MatMul and Gemm with weights known at build: packed panels, a register tile, blocks of rows and columns.
 
 All leading dims of the left-hand side are one dim of M rows, which may be dynamic. A chunk is a block of at most
-`ROWS` rows and a few panels; within it each panel stays in the first-level cache while the rows pass, K being cut
+`ROWS` rows and a few panels; within it each panel stays in the second-level cache while the rows pass, K being cut
 into blocks where a panel is too long for that.
 """
 
@@ -18,13 +18,14 @@ from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, Type, const
 from meta_infer.ir.shapes import product
-from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values
-from meta_infer.kernels.gemm_tile import DTYPES, Tile, finish_block, multiply_block, pack_panels, tile_for
+from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
+from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
+from meta_infer.kernels.gemm_tile import DTYPES, Tile, pack_panels, tile_for
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.point import Point, apply_nodes, load_operand, store_outputs
+from meta_infer.kernels.point import Point, load_operand
 
-# Rows of a block: eight tiles pass over a panel before it makes room for the next.
-ROWS = 48
+# Rows of a block: twelve tiles pass over a panel before it makes room for the next.
+ROWS = 72
 # Floating-point operations of a chunk: tens of microseconds on one core.
 CHUNK_FLOPS = 3_000_000
 _PACKED = "packed:weights"
@@ -78,10 +79,10 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
 
 
 def _depth_blocks(depth: int, tile: Tile, profile: Profile) -> int:
-    """Blocks of K such that one block of a panel takes half of the first-level cache."""
-    if not profile.l1d_bytes:
+    """Blocks of K such that one block of a panel takes half of the second-level cache, which feeds a tile fast enough."""
+    if not profile.l2_bytes:
         return 1
-    longest = max(1, profile.l1d_bytes // 2 // (tile.columns * tile.dtype.bytes))
+    longest = max(1, profile.l2_bytes // 2 // (tile.columns * tile.dtype.bytes))
     return max(1, -(-depth // longest))
 
 
@@ -107,17 +108,16 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         buffers[name] = b.output("out", group.values[name].dtype)
     names = [problem.a, _PACKED, *(n for n in buffers if n != problem.a)]
     merged = space.group(group)
-    result = b.scratch("result", out.dtype, ROWS * tile.columns)
 
-    def finish(point: Point, value: Expr) -> None:
-        if problem.c:
-            c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
-            value = b.let(value + (c if problem.beta == 1.0 else c * problem.beta), "sum")
-        known = {group.anchor.outputs[0]: value}
-        known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
-        store_outputs(b, merged, known, buffers, layouts, point)
+    def prepare(point: Point, value: Expr) -> Expr:
+        if not problem.c:
+            return value
+        c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
+        return value + (c if problem.beta == 1.0 else c * problem.beta)
 
-    m, k = b.dim(product(out.shape[:problem.lead])), const(depth)
+    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare)
+    partial = b.scratch("partial", out.dtype, ROWS * tile.columns) if depth_blocks > 1 else None
+    m, a = b.dim(product(out.shape[:problem.lead])), buffers[problem.a]
     row_blocks = (m + (ROWS - 1)) // ROWS
     with b.chunks(row_blocks * column_blocks) as chunk:
         blocks = b.let(row_blocks, "row_blocks")
@@ -127,20 +127,25 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         a_first, a_row_step, a_step = (first, 1, m) if problem.transposed else (first * depth, depth, 1)
         start = b.let(column_block * panels // column_blocks, "panel_first")
         stop = b.let((column_block + 1) * panels // column_blocks, "panel_last")
+
+        def place(r: Expr) -> tuple[Expr, ...]:
+            return unflatten(b, b.let(first + r, "row"), space.shape[:-1])
+
         with b.loop(start, stop, 1, "panel") as panel:
             panel_at = b.let(panel * (depth * tile.columns), "panel_at")
-            if depth_blocks == 1:
-                multiply_block(b, tile, buffers[problem.a], a_first, a_row_step, a_step, packed, panel_at,
-                               tile.columns, k, count, result, add=False)
+            spot = Spot(place, b.let(panel * tile.columns, "column_first"))
+            if partial is None:
+                factors = Factors(a, a_first, a_row_step, a_step, packed, panel_at, tile.columns, const(depth))
+                multiply_block(b, factors, count, finish, spot)
             else:
                 with b.loop(0, count * tile.columns, tile.lanes, "i") as i:
-                    b.store(result, i, const(0, Type(tile.dtype, tile.lanes)))
+                    b.store(partial, i, const(0, Type(tile.dtype, tile.lanes)))
                 with b.loop(0, depth_blocks, 1, "block") as block:
                     begin = b.let(block * depth // depth_blocks, "k_first")
                     size = b.let((block + 1) * depth // depth_blocks - begin, "k_count")
-                    multiply_block(b, tile, buffers[problem.a], a_first + begin * a_step, a_row_step, a_step, packed,
-                                   panel_at + begin * tile.columns, tile.columns, size, count, result, add=True)
-            finish_block(b, tile, space.shape, result, first, count, panel * tile.columns, finish)
+                    factors = Factors(a, a_first + begin * a_step, a_row_step, a_step, packed,
+                                      panel_at + begin * tile.columns, tile.columns, size)
+                    multiply_block(b, factors, count, finish, spot, partial, block.eq(depth_blocks - 1))
     func, dims = b.finish()
     weights = pack_panels(problem.weights.astype(out.dtype.numpy, copy=False), tile.columns)
     return Lowering((KernelCall(func, tuple(names), dims),), {_PACKED: weights})

@@ -9,18 +9,16 @@ High-Performance Matrix Multiplication", 2008).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.builder import Builder, index
-from meta_infer.ir.graph import Shape
-from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, minimum, splat
-from meta_infer.ir.shapes import Dim, divisible
-from meta_infer.kernels.collapse import unflatten
-from meta_infer.kernels.point import Point
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, splat
+from meta_infer.ir.shapes import Dim
 from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
 
 DTYPES = (FLOAT32, FLOAT64, INT32, INT64)
@@ -104,55 +102,20 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     return total
 
 
-def multiply_block(b: Builder, tile: Tile, a: Buffer, a_first: Expr, a_row_step: Operand, a_step: Operand,
-                   panel: Buffer, panel_at: Expr, panel_step: Operand, depth: Expr, count: Expr, result: Buffer,
-                   add: bool) -> None:
-    """Rows 0..count of a block times one panel, into `result` [count][columns]; `add` adds to what is there.
+def by_rows(b: Builder, tile: Tile, size: Expr, body: Callable[[int], None]) -> None:
+    """`body(rows)` for the one row count that equals `size`: code for each of 1..tile.rows."""
+    for rows in range(tile.rows, 0, -1):
+        with b.when(size.eq(rows)):
+            body(rows)
+
+
+@contextmanager
+def each_tile(b: Builder, tile: Tile, count: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """(first row, rows) of the tiles of a block of `count` rows.
 
     Rows are shared out evenly among the fewest tiles, so that no tile is left with one or two of them.
     """
     tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles")
     with b.loop(0, tiles, 1, "tile") as i:
         first = b.let(i * count // tiles, "first")
-        size = b.let((i + 1) * count // tiles - first, "size")
-        base = b.let(a_first + first * a_row_step, "base")
-        for rows in range(tile.rows, 0, -1):
-            with b.when(size.eq(rows)):
-                places = [[b.let((first + r) * tile.columns + v * tile.lanes, "to") for v in range(tile.vectors)]
-                          for r in range(rows)]
-                start = [[b.load(result, to, tile.lanes) for to in row] for row in places] if add else None
-                a_rows = [b.let(base + r * index(a_row_step), "row") for r in range(rows)]
-                total = multiply(b, tile, rows, a, a_rows, a_step, panel, panel_at, panel_step, depth, start)
-                for row, values in zip(places, total, strict=True):
-                    for to, value in zip(row, values, strict=True):
-                        b.store(result, to, value)
-
-
-def finish_block(b: Builder, tile: Tile, shape: Shape, result: Buffer, row_first: Expr, count: Expr,
-                 column_first: Expr, finish: Callable[[Point, Expr], None]) -> None:
-    """Hand `result` [count][columns] over, vector by vector, as points of a tensor of `shape` [..., columns].
-
-    `row_first` counts rows over all leading dims. Only the last panel may reach over the right edge.
-    """
-    width, axis = b.dim(shape[-1]), len(shape) - 1
-
-    def visit(partial: bool) -> None:
-        with b.loop(0, count, 1, "r") as r:
-            coords = unflatten(b, b.let(row_first + r, "row"), shape[:-1])
-            for v in range(tile.vectors):
-                column = b.let(column_first + v * tile.lanes, "column")
-                value = b.let(b.load(result, r * tile.columns + v * tile.lanes, tile.lanes), "sum")
-                if not partial:
-                    finish(Point(shape, (*coords, column), axis, tile.lanes), value)
-                    continue
-                with b.when(column.lt(width)):
-                    inside = b.let(minimum(width - column, tile.lanes), "count") if tile.lanes > 1 else None
-                    finish(Point(shape, (*coords, column), axis, tile.lanes, inside), value)
-
-    if divisible(shape[-1], tile.columns):
-        visit(partial=False)
-        return
-    with b.when((column_first + tile.columns).le(width)):
-        visit(partial=False)
-    with b.otherwise():
-        visit(partial=True)
+        yield first, b.let((i + 1) * count // tiles - first, "size")

@@ -17,9 +17,10 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
 from meta_infer.ir.shapes import Dim, divisible, product, upper
 from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operand_values, unflatten
-from meta_infer.kernels.gemm_tile import DTYPES, Tile, finish_block, multiply_block, tile_for
+from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
+from meta_infer.kernels.gemm_tile import DTYPES, Tile, tile_for
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.point import Point, apply_nodes, flat_index, load_operand, store_outputs
+from meta_infer.kernels.point import Point, flat_index, load_operand
 
 # Rows that share one copied panel: the copy then costs a few percent of the product.
 ROWS = 128
@@ -143,19 +144,17 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         buffers[name] = b.output("out", group.values[name].dtype)
     m, k, n = b.dim(problem.m), b.dim(problem.k), b.dim(problem.n)
     panel = b.scratch("panel", out.dtype, k * tile.columns)
-    result = b.scratch("result", out.dtype, ROWS * tile.columns)
     batch = b.dim(product(space.shape[:batch_dims]))
 
-    def finish(point: Point, value: Expr) -> None:
+    def prepare(point: Point, value: Expr) -> Expr:
         if problem.alpha != 1.0:
             value = value * problem.alpha
-        if problem.c:
-            c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
-            value = value + (c if problem.beta == 1.0 else c * problem.beta)
-        known = {group.anchor.outputs[0]: b.let(value, "sum")}
-        known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
-        store_outputs(b, merged, known, buffers, layouts, point)
+        if not problem.c:
+            return value
+        c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
+        return value + (c if problem.beta == 1.0 else c * problem.beta)
 
+    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare)
     per_product = maximum(m * n * k * 2, 1)
     per_chunk = maximum(const(CHUNK_FLOPS) // per_product, 1)                           # products
     row_blocks = (m + (ROWS - 1)) // ROWS
@@ -180,6 +179,10 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
             b_first = b.let(b_batch * k * n, "b_first")
             a_at, a_row_step, a_step = (row_first, 1, m) if problem.a_swapped else (row_first * k, k, 1)
             a_at = b.let(a_batch * m * k + a_at, "a_first")
+
+            def place(r: Expr) -> tuple[Expr, ...]:
+                return (*coords, b.let(row_first + r, "row"))
+
             with b.loop(panel_first, panel_last, 1, "p") as p:
                 column = b.let(p * tile.columns, "column_first")
                 if problem.b_swapped:
@@ -187,9 +190,8 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                 else:
                     _pack_panel(b, tile, buffers[problem.b], b_first, n, k, column, panel,
                                 divisible(problem.n, tile.columns))
-                multiply_block(b, tile, buffers[problem.a], a_at, a_row_step, a_step, panel, const(0), tile.columns,
-                               k, count, result, add=False)
-                finish_block(b, tile, space.shape, result, which * m + row_first, count, column, finish)
+                factors = Factors(buffers[problem.a], a_at, a_row_step, a_step, panel, const(0), tile.columns, k)
+                multiply_block(b, factors, count, finish, Spot(place, column))
     func, dims = b.finish()
     return Lowering((KernelCall(func, tuple(buffers), dims),))
 
