@@ -54,7 +54,8 @@ def make_config(values: dict[str, Any], source: str) -> BuildConfig:
     try:
         return BuildConfig(**values)
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt field is named before the one it leaves missing.
+        first = min(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
         field = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             near = difflib.get_close_matches(field, BuildConfig.model_fields, 1)
@@ -76,3 +77,8 @@ def read_config(path: Path, overrides: dict[str, Any]) -> BuildConfig:
     if not isinstance(loaded, dict):
         raise UsageError("holds no fields", what=f"config file {path}", hint="write lines such as 'model: net.onnx'")
     return make_config({**loaded, **overrides}, f"config file {path}")
+
+
+def stored_config(text: str, source: str) -> BuildConfig:
+    """The config that a package keeps, read back. Raises UsageError when it was made by a version with other fields."""
+    return make_config(YAML(typ="safe").load(text), source)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from meta_infer.cli.main import main
+from tests.cli.small_model import write_model
 from tests.runtime import programs
 
 
@@ -49,3 +50,12 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The hand-written program of tests/runtime: x[B, W], steps, flag -> rows, tail, same."""
     return programs.write(tmp_path_factory.mktemp("cli") / "hand.bin")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(ONNX file, package) of tests/cli/small_model.py with batch 1..64, built by the command line."""
+    folder = tmp_path_factory.mktemp("built")
+    model, output = write_model(folder / "small.onnx"), folder / "small.bin"
+    assert main(["build", "--model", str(model), "--shape", "x=1..64,12", "--output", str(output)]) == 0
+    return model, output

@@ -104,9 +104,13 @@ def test_a_file_that_is_no_package(cli: Cli, tmp_path: Path, command: str) -> No
         assert ended.code == 6 and str(file) in ended.err
 
 
-def test_a_package_for_another_processor(cli: Cli, tmp_path: Path) -> None:
-    ended = cli("run", programs.write(tmp_path / "new.bin", features=["avx2", "avx_of_tomorrow"]))
-    assert ended.code == 6 and "avx_of_tomorrow" in ended.err
+def test_a_processor_that_lacks_a_feature(cli: Cli, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meta_infer.runtime.cpu.cpu_features", lambda: frozenset({"sse2"}))
+    for command in ("run", "bench"):
+        ended = cli(command, package)
+        assert ended.code == 6 and ended.out == "" and "CPU features this processor lacks" in ended.err
+        assert "avx2" in ended.err
+    assert cli("inspect", package).code == 0, "looking at a package needs no processor of its kind"
 
 
 def test_bench(cli: Cli, package: Path) -> None:

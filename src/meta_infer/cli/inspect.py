@@ -74,7 +74,7 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
     for name in package.names():
         members.add_row(Text(name), bytes_text(len(package.member(name))))
     figures: dict[str, Any] = {
-        "package_bytes": file.stat().st_size, "weights_bytes": manifest["weight_bytes"],
+        "package_bytes": file.stat().st_size, "weight_bytes": manifest["weight_bytes"],
         "arena_bytes": manifest["arena_bytes"], "threads": manifest["threads"] or "one per core",
         "producer": manifest["producer"], "format version": manifest["format_version"]}
     figures |= package.json("report.json").get("figures", {})

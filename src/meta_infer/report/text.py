@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_infer.report.comparison import LEGEND, comparison_table
-from meta_infer.report.units import bytes_text, count_text, seconds_text
+from meta_infer.report.units import bytes_text, count_text, seconds_text, small_text
 from meta_infer.support.trace import Step
 from meta_infer.verify.compare import TensorComparison
 
@@ -42,12 +42,29 @@ def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: 
     return parts
 
 
-def steps_table(steps: Sequence[Step]) -> Table:
-    """Name, seconds and figures of each step that a build took."""
-    table = plain_table("step", "time", "result", right=("time",))
+MEANINGS: Mapping[str, str] = {
+    "import": "reads and checks the ONNX file",
+    "canonicalize": "simplifies the graph",
+    "legalize": "replaces what the chip lacks",
+    "plan": "fuses operators, chooses kernels",
+    "lower": "makes loops and commands of them",
+    "memory": "places tensors in one arena",
+    "emit": "writes the loops as C",
+    "compile": "compiles that C for this machine",
+    "reference": "asks ONNX Runtime what to expect",
+    "package": "writes one file",
+    "verify": "runs it beside ONNX Runtime",
+}
+"""What each step does, in words for someone who sees it for the first time."""
+
+
+def steps_table(steps: Sequence[Step], explain: bool = False) -> Table:
+    """Name, seconds and figures of each step that a build took; with `explain` also what it does."""
+    table = plain_table("step", *(["what it does"] if explain else []), "time", "result", right=("time",))
     for step in steps:
         result = ", ".join(f"{_words(key)} {_figure_text(key, value)}" for key, value in step.figures.items())
-        table.add_row(step.name, seconds_text(step.seconds), Text(result))
+        meaning = [MEANINGS.get(step.name, "")] if explain else []
+        table.add_row(step.name, *meaning, seconds_text(step.seconds), Text(result))
     return table
 
 
@@ -87,4 +104,4 @@ def _figure_text(key: str, value: Any) -> str:
         return metric_text(value)
     if key.endswith("_bytes") and isinstance(value, int | float):
         return bytes_text(value)
-    return str(value)
+    return small_text(value) if isinstance(value, float) else str(value)

@@ -34,7 +34,7 @@ def count_text(count: float) -> str:
 
 
 def small_text(value: float | None) -> str:
-    """A distance: '3.1e-07', '0', 'inf', and '-' where there is none."""
+    """A distance: '3.1e-07', '0', 'inf', and '-' where there is none. A tenth of it never matters."""
     if value is None:
         return "-"
     return "0" if value == 0 else f"{value:.1e}" if math.isfinite(value) else str(value)

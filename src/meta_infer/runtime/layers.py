@@ -27,14 +27,17 @@ class LayerRequest:
 
 
 def layer_requests(buffers: Sequence[Mapping[str, Any]]) -> list[LayerRequest]:
-    """One request per ONNX tensor: the first buffer that a command writes and that equals it. `buffers`: debug.json."""
+    """One request per ONNX tensor, in execution order: the first buffer that a command writes and that equals it.
+
+    `buffers` are those of debug.json.
+    """
     found: dict[str, LayerRequest] = {}
     for index, row in enumerate(buffers):
         origin, writer = row["origin"], row["writer"]
         if origin is not None and writer is not None and origin not in found:
             found[origin] = LayerRequest(origin, writer, index, row["dtype"], tuple(row["shape"]), row["block"],
                                          row["axis"])
-    return list(found.values())
+    return sorted(found.values(), key=lambda request: request.command)
 
 
 def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray | None],

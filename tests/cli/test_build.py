@@ -1,0 +1,109 @@
+"""`build`: its flags, its config file, what it prints, and its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meta_infer.build_config import STEPS, BuildConfig
+from meta_infer.runtime.reader import Package
+from tests.cli.conftest import Cli
+from tests.cli.small_model import write_model
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_build_prints_steps_figures_and_the_comparison(cli: Cli, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    ended = cli("build", "--model", model, "--details")
+    assert ended.code == 0, ended.err
+    assert f"written: {tmp_path / 'small.bin'}\n" in ended.err and (tmp_path / "small.bin").exists()
+    assert [line.split()[1] for line in ended.err.splitlines() if line.startswith("build: ")][0] == "import"
+    for words in ("canonicalize", "arena", "MatMul+Add+Relu", "max abs", "ok"):
+        assert words in ended.out, words
+    tables = [line for line in ended.out.splitlines() if not line.startswith("max abs: ")]
+    assert max(map(len, tables)) <= 100
+
+
+def test_json_is_the_report_and_nothing_else(cli: Cli, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    report = cli("build", "-m", model, "-o", tmp_path / "named.bin", "--no-verify", "--json").json
+    assert (tmp_path / "named.bin").exists()
+    assert report["hardware"] == "native" and report["figures"]["arena_bytes"] > 0 and report["groups"]
+
+
+def test_a_config_file_and_flags_that_win(cli: Cli, tmp_path: Path) -> None:
+    model, config = write_model(tmp_path / "small.onnx"), tmp_path / "build.yaml"
+    config.write_text(f"model: {model}\noutput: {tmp_path}/a.bin\nshape: ['x=4,12']\nverify: false\nthreads: 3\n")
+    ended = cli("build", "--config", config, "--output", tmp_path / "b.bin", "--threads", "2")
+    assert ended.code == 0, ended.err
+    assert not (tmp_path / "a.bin").exists()
+    package = Package(tmp_path / "b.bin")
+    assert package.manifest["threads"] == 2 and package.inputs[0].shape == (4, 12)
+    kept = bytes(package.check("config.yaml")).decode()
+    assert "x=4,12" in kept and "threads: 2" in kept and "tolerance:" in kept
+
+
+def test_every_field_of_a_config_has_a_flag(cli: Cli) -> None:
+    text = cli("build", "--help").out
+    other_names = {"memory_limit_mib": "--memory-limit", "verify": "--no-verify"}
+    for field in BuildConfig.model_fields:
+        assert other_names.get(field, f"--{field.replace('_', '-')}") in text, field
+
+
+@pytest.mark.parametrize("step", [step for step in STEPS if step != "package"])
+def test_stop_after_prints_the_step_and_writes_nothing(cli: Cli, tmp_path: Path, step: str) -> None:
+    ended = cli("build", "-m", write_model(tmp_path / "small.onnx"), "--stop-after", step)
+    assert ended.code == 0 and ended.out.strip(), ended.err
+    assert not (tmp_path / "small.bin").exists()
+
+
+def test_a_chip_without_a_code_generator_gives_estimates(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("build", "--model", write_model(tmp_path / "small.onnx"), "--hardware",
+                ROOT / "profiles" / "high_perf_gpu.yaml", "--target-latency-ms", "5.0", "--precision", "fp16",
+                "--search-mode", "balanced", "--output", tmp_path / "gpu.bin")
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "gpu.bin").exists() and "estimate" in ended.out
+    assert "warning: " in ended.err and "estimates" in ended.err
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    ([], 2, "--model"),
+    (["--precision", "fp12"], 2, "precision"),
+    (["--stop-after", "lunch"], 2, "stop_after"),
+    (["--threads", "0"], 2, "threads"),
+    (["--tolerance", "-1"], 2, "tolerance"),
+    (["--disable", "fuse_epilog"], 2, "fuse_epilogue"),
+    (["--hardware", "edge_npu"], 5, "edge_npu_v2"),
+    (["--shape", "y=1,12"], 2, "inputs are x"),
+    (["--config", "none.yaml"], 2, "none.yaml"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_choices(cli: Cli, tmp_path: Path, arguments: list[str], code: int, words: str) -> None:
+    model = ["--model", write_model(tmp_path / "small.onnx")] if arguments else []
+    ended = cli("build", *model, *arguments)
+    assert ended.code == code and ended.out == ""
+    message = ended.err[ended.err.index("error: "):]
+    assert words in message
+
+
+def test_wrong_files(cli: Cli, tmp_path: Path) -> None:
+    text, config = tmp_path / "text.onnx", tmp_path / "build.yaml"
+    text.write_text("hello")
+    config.write_text("modle: x.onnx\n")
+    for model in (text, tmp_path / "none.onnx"):
+        ended = cli("build", "--model", model)
+        assert ended.code == 3 and str(model) in ended.err
+    ended = cli("build", "--config", config)
+    assert ended.code == 2 and "did you mean 'model'?" in ended.err
+
+
+def test_an_operator_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("build", "--model", write_model(tmp_path / "small.onnx", op="Reluu"))
+    assert ended.code in (3, 4) and "activation" in ended.err and "Reluu" in ended.err
+
+
+def test_beyond_tolerance_the_package_is_kept(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("build", "--model", write_model(tmp_path / "small.onnx"), "--tolerance", "1e-30")
+    assert ended.code == 9 and "tolerance" in ended.err
+    assert (tmp_path / "small.bin").exists()
