@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from meta_infer.ir.graph import Graph, Node
-from meta_infer.ir.graph_text import content_hash, print_attr
+from meta_infer.ir.graph_text import print_attr
+from meta_infer.ir.same_graph import same_array
 from meta_infer.passes.rewrite import Edit, edit_graphs, key_of, same_type
 
 
@@ -52,10 +55,26 @@ def _merge_nodes(edit: Edit, kept: Node, node: Node) -> bool:
 
 
 def _merge_constants(edit: Edit) -> None:
-    first: dict[tuple[str, object], str] = {}
+    first: dict[tuple[object, ...], list[str]] = {}
     for name, array in edit.own_constants().items():
-        value = edit.value(name)
-        kept = first.setdefault((content_hash(array), value.quant), name)
-        if kept != name and name not in edit.outputs and same_type(value, edit.value(kept)):
-            edit.drop_constants([name])
-            edit.redirect(name, kept)
+        if name in edit.outputs:
+            continue
+        alike = first.setdefault(_fingerprint(array), [])
+        kept = next((other for other in alike if _are_equal(edit, other, name)), None)
+        if kept is None:
+            alike.append(name)
+            continue
+        edit.drop_constants([name])
+        edit.redirect(name, kept)
+
+
+def _fingerprint(array: np.ndarray) -> tuple[object, ...]:
+    """Cheap to take, also of many megabytes, and seldom equal for different constants."""
+    flat = array.reshape(-1)
+    return array.dtype.name, array.shape, flat[::max(1, flat.size // 64)].tobytes()
+
+
+def _are_equal(edit: Edit, a: str, b: str) -> bool:
+    left, right = edit.constant(a), edit.constant(b)
+    assert left is not None and right is not None
+    return same_type(edit.value(a), edit.value(b)) and same_array(left, right)
