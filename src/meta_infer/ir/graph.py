@@ -7,7 +7,7 @@ of an If or Loop) may read any value of an enclosing graph simply by naming it: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -132,6 +132,11 @@ class Graph:
         """The one node that reads `name`, once or several times; None when there are more, or it is an output."""
         users = consumers.get(name, [])
         return users[0] if len(users) == 1 and name not in self.outputs else None
+
+
+def names_of(graph: Graph, values: Iterable[str]) -> tuple[str, ...]:
+    """The ONNX names of values, the compiler's own where they have none."""
+    return tuple(graph.values[name].origin or name for name in values)
 
 
 def walk_graphs(graph: Graph) -> Iterator[Graph]:

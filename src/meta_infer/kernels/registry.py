@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from meta_infer.kernels.concat import CONCAT
+from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
+from meta_infer.kernels.conv_direct import CONV_DIRECT
+from meta_infer.kernels.conv_first import CONV_FIRST
+from meta_infer.kernels.conv_padded import CONV_PADDED
+from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.elementwise import ELEMENTWISE
+from meta_infer.kernels.expand import EXPAND
+from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.global_pool import GLOBAL_POOL
 from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.layer_norm import LAYER_NORM
 from meta_infer.kernels.lstm import LSTM
 from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
+from meta_infer.kernels.pad import PAD
+from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.reduce import REDUCE
+from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.transpose import TRANSPOSE
 
 KERNELS: tuple[Kernel, ...] = (
+    CONV_POINTWISE,
+    CONV_DEPTHWISE,
+    CONV_FIRST,
+    CONV_DIRECT,
+    CONV_PADDED,
+    POOL,
+    GLOBAL_POOL,
     GEMM,
     MATMUL_BATCHED,
     SOFTMAX,
@@ -19,6 +40,13 @@ KERNELS: tuple[Kernel, ...] = (
     REDUCE,
     LSTM,
     ELEMENTWISE,
+    TRANSPOSE,
+    CONCAT,
+    SLICE,
+    GATHER,
+    EXPAND,
+    PAD,
+    RESIZE,
 )
 
 

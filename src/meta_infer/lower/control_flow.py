@@ -118,18 +118,12 @@ def _carry(lowerer: Lowerer, region: Plan, body: list[Command], state: list[str]
         source = lowerer.buffer(region, body, name)
         if source == buffer:
             continue
-        if _root(lowerer, source) in roots:
+        if builder.root(source) in roots:
             saved = builder.temp(f"{value.name}/carried", value.dtype, value.shape)
             body.append(Copy(source, saved, product(value.shape)))
             source = saved
         pending.append((source, buffer, value))
     body += [Copy(source, buffer, product(value.shape)) for source, buffer, value in pending]
-
-
-def _root(lowerer: Lowerer, name: str) -> str:
-    while (alias := lowerer.builder.buffers[name].alias) is not None:
-        name = alias
-    return name
 
 
 def _store_rows(lowerer: Lowerer, group: Group, region: Plan, body: list[Command], step: Symbol,

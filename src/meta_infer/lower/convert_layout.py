@@ -19,7 +19,7 @@ def block_array(array: np.ndarray, layout: Layout) -> np.ndarray:
     axis, block = layout.axis, layout.block
     missing = -array.shape[axis] % block
     padded = np.pad(array, [(0, missing if i == axis else 0) for i in range(array.ndim)])
-    split = padded.reshape(*array.shape[:axis], -1, block, *array.shape[axis + 1:])
+    split = padded.reshape(*array.shape[:axis], padded.shape[axis] // block, block, *array.shape[axis + 1:])
     return np.ascontiguousarray(np.moveaxis(split, axis + 1, -1))
 
 

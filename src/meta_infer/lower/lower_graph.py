@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup
+from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
-from meta_infer.kernels.registry import kernel_named
+from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower import control_flow
 from meta_infer.lower.convert_layout import buffer_in_layout
+from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
 from meta_infer.lower.program_builder import ProgramBuilder
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
+
+LowerGroup = Callable[[Group, Variant, Mapping[str, Layout], Profile], Lowering]
+"""How a backend turns a chosen variant into loop functions."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +29,15 @@ class Lowerer:
 
     builder: ProgramBuilder
     profile: Profile
+    lower_group: LowerGroup
 
     def commands(self, plan: Plan) -> list[Command]:
         """Commands of all groups of `plan`, whose inputs and captures are in `builder.where` already."""
         commands: list[Command] = []
-        for planned in plan.groups:
-            self._lower_group(planned, plan, commands)
+        last = last_reads(plan)
+        here = frozenset(name for planned in plan.groups for name in planned.group.outputs)
+        for index, planned in enumerate(plan.groups):
+            self._lower_group(planned, plan, commands, Place(index, last, here))
         return commands
 
     def buffer(self, plan: Plan, commands: list[Command], name: str, layout: Layout = PLAIN) -> str:
@@ -37,7 +45,7 @@ class Lowerer:
         return buffer_in_layout(self.builder, commands, plan.graph.values[name], layout,
                                 plan.graph.constants.get(name), self.profile)
 
-    def _lower_group(self, planned: PlannedGroup, plan: Plan, commands: list[Command]) -> None:
+    def _lower_group(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant
         if op_named(group.anchor.op).is_control_flow:
             control_flow.lower_control_flow(self, group, plan, commands)
@@ -47,7 +55,7 @@ class Lowerer:
             source = self.buffer(plan, commands, group.inputs[0])
             self.builder.view(group.values[group.outputs[0]], source, offset)
         else:
-            self._lower_kernel(planned, plan, commands)
+            self._lower_kernel(planned, plan, commands, place)
 
     def _lower_view(self, group: Group, plan: Plan, commands: list[Command]) -> None:
         out = group.values[group.outputs[0]]
@@ -55,12 +63,18 @@ class Lowerer:
         if (out.name, PLAIN) not in self.builder.where:            # else the source was placed in the output already
             self.builder.view(out, source)
 
-    def _lower_kernel(self, planned: PlannedGroup, plan: Plan, commands: list[Command]) -> None:
+    def _lower_kernel(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant
         layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
-        lowering = kernel_named(variant.kernel).lower(group, variant, layouts, self.profile)
+        lowering = self.lower_group(group, variant, layouts, self.profile)
         used = {a for call in lowering.calls for a in call.args}
         args = {n: self.buffer(plan, commands, n, layouts[n]) for n in group.inputs if n in used}
+        if variant.kernel == ELEMENTWISE:
+            source = in_place_source(self.builder, group, lowering, layouts, place)
+            if source is not None:
+                out = group.values[group.outputs[0]]
+                lowering = merge_output(lowering, source, out.name)
+                self.builder.view(out, args[source], layout=layouts[out.name])
         for name in group.outputs:
             args[name] = self._output_buffer(group.values[name], layouts[name])
         commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label)
@@ -131,7 +145,8 @@ def input_dims(graph: Graph) -> tuple[InputDim, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def lower_graph(plan: Plan, profile: Profile, input_names: tuple[str, ...], output_names: tuple[str, ...]) -> Program:
+def lower_graph(plan: Plan, profile: Profile, lower_group: LowerGroup, input_names: tuple[str, ...],
+                output_names: tuple[str, ...]) -> Program:
     """The program of a plan. `input_names` and `output_names` are the names users know, in order."""
     graph, builder = plan.graph, ProgramBuilder()
     for name in graph.inputs:
@@ -139,7 +154,7 @@ def lower_graph(plan: Plan, profile: Profile, input_names: tuple[str, ...], outp
         builder.where[name, PLAIN] = builder.add(
             BufferDecl(name, value.dtype, value.shape, "input", origin=value.origin))
     _place_outputs(plan, builder)
-    lowerer = Lowerer(builder, profile)
+    lowerer = Lowerer(builder, profile, lower_group)
     commands = lowerer.commands(plan)
     outputs = _collect_outputs(lowerer, plan, commands)
     return Program(graph.name, graph.inputs, outputs, builder.buffers, builder.constants, builder.kernels,

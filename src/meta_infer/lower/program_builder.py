@@ -68,12 +68,18 @@ class ProgramBuilder:
         dtype = BOOL if isinstance(value, bool) else INT64
         return self.constant(stem, np.array(value, dtype.numpy))
 
-    def view(self, value: Value, of: str, offset: Dim = 0) -> str:
-        """A plain buffer for `value` that shares the memory of buffer `of`."""
-        decl = BufferDecl(self.unique(value.name), value.dtype, value.shape, self.buffers[of].kind,
-                          space=self.buffers[of].space, alias=of, offset=offset, origin=value.origin)
-        self.where[value.name, PLAIN] = self.add(decl)
+    def view(self, value: Value, of: str, offset: Dim = 0, layout: Layout = PLAIN) -> str:
+        """A buffer for `value` that shares the memory of buffer `of`."""
+        decl = BufferDecl(self.unique(value.name), value.dtype, value.shape, self.buffers[of].kind, layout,
+                          self.buffers[of].space, alias=of, offset=offset, origin=value.origin)
+        self.where[value.name, layout] = self.add(decl)
         return decl.name
+
+    def root(self, name: str) -> str:
+        """The buffer whose memory `name` lies in."""
+        while (alias := self.buffers[name].alias) is not None:
+            name = alias
+        return name
 
     def kernel(self, func: LoopFunc) -> str:
         """The name under which the program holds `func`; equal functions share one."""

@@ -1,0 +1,167 @@
+"""The whole compiler, top to bottom: `build` is the journey of one model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meta_infer.backends.registry import backend_for
+from meta_infer.build_config import BuildConfig, make_config, stored_config
+from meta_infer.frontend.import_model import import_model
+from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.hardware.load import load_profile
+from meta_infer.ir.graph import names_of
+from meta_infer.ir.graph_text import print_graph
+from meta_infer.ir.loop_text import print_func
+from meta_infer.ir.program_text import print_plan, print_program
+from meta_infer.lower.lower_graph import lower_graph
+from meta_infer.memory.planner import plan_memory
+from meta_infer.package.format import CONFIG, TestVector
+from meta_infer.package.writer import write_package
+from meta_infer.passes.covers import propose_covers
+from meta_infer.passes.legalize import legalize
+from meta_infer.passes.pipeline import canonicalize, check_pass_names
+from meta_infer.report.build_report import build_lock, build_report, comparison_rows, note_requests
+from meta_infer.runtime.reader import Package
+from meta_infer.runtime.session import load
+from meta_infer.search.default_plan import default_plan
+from meta_infer.support.errors import UsageError
+from meta_infer.support.trace import Trace
+from meta_infer.verify.compare import TOLERANCE, TensorComparison
+from meta_infer.verify.package_check import (
+    CompareResult,
+    compare_package,
+    compare_recorded,
+    make_vector,
+    read_arrays,
+    require_equal,
+    verify_package,
+)
+
+
+@dataclass(frozen=True)
+class BuildResult:
+    """What a build made. `text` is the IR of the step that `stop_after` named; `path` is None then."""
+
+    path: Path | None
+    report: dict[str, Any]
+    trace: Trace
+    comparisons: tuple[TensorComparison, ...] = ()
+    text: str = ""
+
+
+def build(model: str | Path, *, hardware: str = "native", output: str | Path | None = None,
+          **fields: Any) -> BuildResult:
+    """Compile an ONNX file for a chip into one package file, and check it against ONNX Runtime.
+
+    `hardware` is 'native', a catalog name or a profile's path; `fields` are those of BuildConfig.
+    Raises a MetaInferError for anything wrong with the model, the profile or the choices, and VerificationError when
+    the package (which is kept) differs from the reference beyond tolerance.
+    """
+    given = {"model": model, "hardware": hardware, "output": output, **fields}
+    return build_from(make_config({k: v for k, v in given.items() if v is not None}, "build"))
+
+
+def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
+    """As `build`, from a config; `trace.on_step` is called as each step begins."""
+    trace = trace or Trace()
+    check_pass_names(config.disable)
+    disabled = frozenset(config.disable)
+    target = load_profile(config.hardware)
+    host = target if target.backend else load_profile("native")
+    backend = backend_for(host)
+    note_requests(config, target, trace)
+
+    with trace.step("import") as figures:
+        shapes = dict(parse_shape_spec(text) for text in config.shape)
+        imported = import_model(config.model, shapes, trace.warn)
+        figures["nodes"] = len(imported.nodes)
+    if config.stop_after == "import":
+        return _stopped(print_graph(imported), trace)
+
+    with trace.step("canonicalize") as figures:
+        graph = canonicalize(imported, disabled)
+        figures["nodes"] = len(graph.nodes)
+    if config.stop_after == "canonicalize":
+        return _stopped(print_graph(graph), trace)
+
+    with trace.step("legalize") as figures:
+        graph = legalize(graph, target, trace.warn)
+        figures["nodes"] = len(graph.nodes)
+    if config.stop_after == "legalize":
+        return _stopped(print_graph(graph), trace)
+
+    with trace.step("plan") as figures:
+        plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), backend.variants)
+        figures["groups"] = len(plan.groups)
+    if config.stop_after == "plan":
+        return _stopped(print_plan(plan), trace)
+
+    with trace.step("lower") as figures:
+        program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),
+                              names_of(imported, imported.outputs))
+        figures |= {"commands": len(program.commands), "kernels": len(program.kernels)}
+    if config.stop_after == "lower":
+        return _stopped("\n\n".join([print_program(program), *map(print_func, program.kernels.values())]), trace)
+
+    with trace.step("memory") as figures:
+        memory = plan_memory(program)
+        figures |= {"arena_bytes": memory.sizes.get("ram", 0), "lower_bound_bytes": memory.lower_bounds.get("ram", 0)}
+    if config.stop_after == "memory":
+        return _stopped(print_program(program, memory), trace)
+
+    with trace.step("emit") as figures:
+        sources = backend.emit(program, host)
+        figures["c_lines"] = sum(source.count("\n") for source in sources)
+    if config.stop_after == "emit":
+        return _stopped("\n".join(sources), trace)
+
+    with trace.step("compile") as figures:
+        artifact = backend.compile(sources, host)
+        figures |= {"code_bytes": len(artifact.library), "compiler_calls": artifact.compiler_calls}
+    if config.stop_after == "compile":
+        return _stopped(f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}", trace)
+
+    with trace.step("reference") as figures:
+        tests = {"random": TestVector(*make_vector(config.model, imported, config.seed))} if config.verify else {}
+        figures["tests"] = len(tests)
+    with trace.step("package") as figures:
+        report = build_report(config, target, host, plan, program, memory, trace)
+        figures["package_bytes"] = write_package(
+            config.package_path, program, memory, [artifact], tests=tests, report=report,
+            lock=build_lock(plan, artifact.compiler), config=config.as_yaml(), threads=config.threads)
+    if config.stop_after == "package" or not config.verify:
+        return BuildResult(config.package_path, report, trace)
+
+    with trace.step("verify") as figures:
+        comparisons = verify_package(config.package_path, config.model, imported, samples=config.verify_samples,
+                                     seed=config.seed, tolerance=config.tolerance, threads=config.threads)
+        worst = max(comparisons, key=lambda c: c.distance.relative)
+        figures |= {"outputs_compared": len(comparisons), "worst_relative": worst.distance.relative}
+    report["comparisons"] = comparison_rows(comparisons)
+    require_equal(comparisons, config.package_path)
+    return BuildResult(config.package_path, report, trace, comparisons)
+
+
+def compare(package: str | Path, model: str | Path | None = None, *, reference: str | Path | None = None,
+            layers: bool = False, samples: int = 3, seed: int = 0, tolerance: float = TOLERANCE,
+            threads: int | None = None) -> CompareResult:
+    """Compare a package with ONNX Runtime on its model, or with tensors recorded in an .npz (`reference`).
+
+    `model` defaults to the file that the package was built from. Raises UsageError when that file is gone.
+    """
+    package = Path(package)
+    if reference is not None:
+        with load(package, threads=threads) as session:
+            return compare_recorded(session, read_arrays(Path(reference)), tolerance)
+    config = stored_config(bytes(Package(package).member(CONFIG)).decode(), f"package {package}")
+    path = Path(model) if model is not None else config.model
+    if not path.exists():
+        raise UsageError("does not exist", what=f"model {path}", hint="give the ONNX file with --model")
+    return compare_package(package, path, shape=config.shape, layers=layers, samples=samples, seed=seed,
+                           tolerance=tolerance, threads=threads)
+
+
+def _stopped(text: str, trace: Trace) -> BuildResult:
+    return BuildResult(None, trace.as_json(), trace, text=text)

@@ -1,0 +1,83 @@
+"""The report and the lock that every package carries."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+from meta_infer import __version__
+from meta_infer.build_config import BuildConfig
+from meta_infer.cost.features import group_flops
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Plan, PlannedGroup
+from meta_infer.ir.program import MemoryPlan, Program
+from meta_infer.support.trace import Trace
+from meta_infer.verify.compare import TensorComparison
+
+TOOLS = ("numpy", "onnx", "onnxruntime", "ziglang", "scipy", "ortools", "pydantic")
+
+
+def note_requests(config: BuildConfig, target: Profile, trace: Trace) -> None:
+    """Warn of everything asked for that this version cannot act on, so that no flag is ignored in silence."""
+    for warning in target.warnings:
+        trace.warn(f"profile {target.name}: {warning}")
+    if target.backend is None:
+        trace.warn(f"profile {target.name} has no code generator: the package is built for this machine and checked "
+                   "on it; figures for the profile are estimates")
+    if config.precision in ("fp16", "int8"):
+        trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
+    if config.memory_limit_mib is not None or config.target_latency_ms is not None:
+        trace.warn("limits are compared with the result, but no search acts on them yet")
+
+
+def group_rows(plan: Plan) -> list[dict[str, Any]]:
+    """One row per group: ONNX nodes, ops, kernel, variant, and floating-point operations."""
+    def row(planned: PlannedGroup) -> dict[str, Any]:
+        group, variant = planned.group, planned.variant
+        return {"nodes": list(group.origins), "ops": group.label, "kernel": variant.kernel, "variant": variant.name,
+                "knobs": dict(variant.knobs), "flops": str(group_flops(group))}
+
+    rows = [row(p) for p in plan.groups]
+    for region in plan.regions.values():
+        rows += group_rows(region)
+    return rows
+
+
+def comparison_rows(comparisons: tuple[TensorComparison, ...]) -> list[dict[str, Any]]:
+    return [{"output": c.name, "dims": dict(c.dims), "max_abs": c.distance.max_abs, "relative": c.distance.relative,
+             "cosine": c.distance.cosine, "passed": c.passed} for c in comparisons]
+
+
+def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan, program: Program,
+                 memory: MemoryPlan, trace: Trace) -> dict[str, Any]:
+    """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports."""
+    return {
+        "model": program.name,
+        "hardware": target.name,
+        "built_for": host.name if target.backend is None else target.name,
+        "isa": host.isa,
+        "precision": "fp32",
+        "groups": group_rows(plan),
+        "figures": {
+            "arena_bytes": memory.sizes.get("ram", 0),
+            "arena_lower_bound_bytes": memory.lower_bounds.get("ram", 0),
+            "weight_bytes": sum(a.nbytes for a in program.constants.values()),
+            "kernels": len(program.kernels),
+            "commands": len(program.commands),
+        },
+        "target_latency_ms": config.target_latency_ms,
+        **trace.as_json(),
+    }
+
+
+def build_lock(plan: Plan, compiler: str) -> dict[str, Any]:
+    """Versions of every tool that took part, and the variant of every group."""
+    return {
+        "meta_infer": __version__,
+        "python": platform.python_version(),
+        "compiler": compiler,
+        "tools": {name: metadata.version(name) for name in TOOLS},
+        "choices": [{"output": p.group.outputs[0], "kernel": p.variant.kernel, "variant": p.variant.name,
+                     "knobs": dict(p.variant.knobs)} for p in plan.groups],
+    }

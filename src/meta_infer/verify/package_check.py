@@ -1,0 +1,118 @@
+"""Runs a package against ONNX Runtime on random inputs, at several sizes where dims are dynamic."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from meta_infer.frontend.import_model import import_model
+from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.ir.graph import Graph, names_of
+from meta_infer.runtime.session import Session, load
+from meta_infer.support.errors import InputError, VerificationError
+from meta_infer.verify.compare import (
+    TOLERANCE,
+    TensorComparison,
+    compare_layers,
+    compare_outputs,
+    first_beyond,
+)
+from meta_infer.verify.reference import float64_reference, layer_references, reference_session, run_reference
+from meta_infer.verify.samples import random_inputs, shape_points, small_point
+
+
+@dataclass(frozen=True)
+class CompareResult:
+    """Distances of outputs, and of inner tensors where layers were asked for, in execution order."""
+
+    outputs: tuple[TensorComparison, ...]
+    layers: tuple[TensorComparison, ...] = ()
+
+    @property
+    def first_beyond(self) -> TensorComparison | None:
+        """The first tensor beyond its tolerance, layers before outputs."""
+        return first_beyond((*self.layers, *self.outputs))
+
+
+def make_vector(model: Path, graph: Graph, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """A test to bundle: random inputs of modest size, and ONNX Runtime's outputs for them, both by name."""
+    inputs = random_inputs(graph, small_point(graph.symbols), seed)
+    outputs = run_reference(reference_session(model), inputs)
+    return inputs, dict(zip(names_of(graph, graph.outputs), outputs, strict=True))
+
+
+def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, seed: int, tolerance: float,
+                   threads: int | None = None, exact: bool = False) -> tuple[TensorComparison, ...]:
+    """Outputs of a package against ONNX Runtime: `samples` inputs, spread over the range of the dynamic dims.
+
+    With `exact`, also the distance of both from a float64 run of the imported graph (slow).
+    """
+    reference = reference_session(model)
+    names = names_of(graph, graph.outputs)
+    found: list[TensorComparison] = []
+    points = shape_points(graph.symbols, samples)
+    with load(package, threads=threads) as session:
+        for i in range(samples):
+            dims = points[i % len(points)]
+            inputs = random_inputs(graph, dims, seed + i)
+            truth = float64_reference(graph, inputs) if exact else None
+            found += compare_outputs(names, session.run(None, inputs), run_reference(reference, inputs), dims, truth,
+                                     tolerance)
+    return tuple(found)
+
+
+def require_equal(comparisons: tuple[TensorComparison, ...], package: Path) -> None:
+    """Raise VerificationError when a tensor is beyond its tolerance. The package stays where it is."""
+    worst = first_beyond(comparisons)
+    if worst is None:
+        return
+    at = f" at {', '.join(f'{k}={v}' for k, v in worst.dims.items())}" if worst.dims else ""
+    raise VerificationError(
+        f"output {worst.name!r}{at} differs from ONNX Runtime by {worst.distance.relative:.3g} of its largest value, "
+        f"tolerance {worst.tolerance:.3g}", what=f"package {package}",
+        hint="run 'meta-infer compare --layers' to find the first layer that differs, or --disable a pass")
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an .npz file. Raises InputError naming the file when it is none."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise InputError(f"is not a readable .npz file: {error}", what=f"file {path}",
+                         hint="write it with numpy.savez(path, **arrays)") from error
+
+
+def compare_recorded(session: Session, recorded: Mapping[str, np.ndarray], tolerance: float) -> CompareResult:
+    """A package against tensors recorded elsewhere: inputs by name, and any outputs or inner tensors by ONNX name."""
+    wanted = [i.name for i in session.get_inputs()]
+    missing = [name for name in wanted if name not in recorded]
+    if missing:
+        raise InputError(f"input {missing[0]!r} is not recorded", what="reference file",
+                         hint=f"record the arrays {', '.join(wanted)} beside the outputs")
+    feeds = {name: recorded[name] for name in wanted}
+    outputs = {o.name: a for o, a in zip(session.get_outputs(), session.run(None, feeds), strict=True)}
+    inner = {k: v for k, v in session.layers(feeds).items() if k not in outputs and k not in feeds}
+    shared = [name for name in outputs if name in recorded]
+    return CompareResult(
+        compare_outputs(shared, [outputs[n] for n in shared], [recorded[n] for n in shared], {}, None, tolerance),
+        compare_layers(list(inner), inner, recorded, {}, tolerance))
+
+
+def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), layers: bool = False, samples: int = 3,
+                    seed: int = 0, tolerance: float = TOLERANCE, threads: int | None = None) -> CompareResult:
+    """A package against ONNX Runtime on its model; with `layers`, every inner tensor both sides know as well."""
+    graph = import_model(model, dict(parse_shape_spec(text) for text in shape))
+    outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads)
+    if not layers:
+        return CompareResult(outputs)
+    dims = small_point(graph.symbols)
+    inputs = random_inputs(graph, dims, seed)
+    with load(package, threads=threads) as session:
+        inner = session.layers(inputs)
+    reference = layer_references(model, inputs, list(inner))
+    return CompareResult(outputs, compare_layers(list(inner), inner, reference, dims, tolerance))

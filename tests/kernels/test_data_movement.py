@@ -1,0 +1,177 @@
+"""Transpose, Slice, Concat, Gather, Expand, Pad and Resize kernels against the ops' numpy references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_infer.ir.shapes import Symbol
+from meta_infer.kernels.concat import CONCAT
+from meta_infer.kernels.expand import EXPAND
+from meta_infer.kernels.gather import GATHER
+from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.pad import PAD
+from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.slice import SLICE
+from meta_infer.kernels.transpose import TRANSPOSE, collapse
+
+from .harness import PROFILE, Case, layouts_of, make_group, make_profile, reference, run_group
+
+DTYPES = [np.float32, np.int64, np.bool_, np.float64]
+A, B = Symbol("a", 0, 40), Symbol("b", 1, 40)
+
+
+def array(rng: np.random.Generator, shape: tuple[int, ...], dtype: type = np.float32) -> np.ndarray:
+    return (rng.standard_normal(shape) * 50).astype(dtype)
+
+
+def check(case: Case, kernel: Kernel, exact: bool = True) -> None:
+    """Every variant must give the reference's numbers."""
+    want = reference(case)
+    variants = list(kernel.variants(case.group, PROFILE))
+    assert variants
+    for variant in variants:
+        got = run_group(case.group, kernel, variant, layouts_of(variant, case.group), case.arrays, PROFILE)
+        for name in want:
+            if exact:
+                np.testing.assert_array_equal(got[name], want[name], err_msg=variant.name)
+            else:
+                np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=1e-4, err_msg=variant.name)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_transpose(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 6))
+    shape = tuple(int(rng.choice([1, 2, 3, 5, 17, 33])) for _ in range(rank))
+    perm = tuple(int(p) for p in rng.permutation(rank))
+    check(make_group("Transpose", {"x": array(rng, shape, DTYPES[seed % 4])}, {"perm": perm}), TRANSPOSE)
+
+
+def test_transpose_of_nothing_and_of_a_dynamic_shape() -> None:
+    rng = np.random.default_rng(0)
+    check(make_group("Transpose", {"x": np.zeros((0, 3, 4), np.float32)}, {"perm": (2, 0, 1)}), TRANSPOSE)
+    for a, b in ((1, 1), (5, 40), (40, 7)):
+        x = array(rng, (a, b, 3, 32))
+        for perm in ((0, 2, 1, 3), (0, 2, 3, 1), (3, 2, 1, 0)):
+            check(make_group("Transpose", {"x": x}, {"perm": perm}, shapes={"x": (A.dim, B.dim, 3, 32)}), TRANSPOSE)
+
+
+def test_collapse_merges_only_neighbours() -> None:
+    assert collapse((2, 3, 4, 5), (0, 1, 3, 2)) == ((6, 4, 5), (0, 2, 1))
+    assert collapse((2, 1, 3, 4), (0, 2, 1, 3)) == ((24,), (0,))
+    assert collapse((2, 3, 4), (2, 0, 1)) == ((6, 4), (1, 0))
+    assert collapse((1, 1), (1, 0)) == ((), ())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slice(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(rng.integers(1, 20)) for _ in range(int(rng.integers(1, 5))))
+    starts, sizes, steps = [], [], []
+    for d in shape:
+        step = int(rng.choice([1, 1, 2, -1, -3]))
+        start = int(rng.integers(0, d))
+        most = (d - start + step - 1) // step if step > 0 else start // -step + 1
+        starts.append(start)
+        steps.append(step)
+        sizes.append(int(rng.integers(0, most + 1)))
+    attrs = {"starts": tuple(starts), "sizes": tuple(sizes), "steps": tuple(steps)}
+    check(make_group("Slice", {"x": array(rng, shape, DTYPES[seed % 4])}, attrs), SLICE)
+
+
+def test_slice_of_dynamic_size() -> None:
+    rng = np.random.default_rng(1)
+    for a in (3, 17, 40):
+        attrs = {"starts": (A.dim - 1, 2), "sizes": (A.dim - 2, 5), "steps": (-1, 2)}
+        check(make_group("Slice", {"x": array(rng, (a, 13))}, attrs, shapes={"x": (A.dim, 13)}), SLICE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_concat(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 5))
+    axis = int(rng.integers(0, rank))
+    base = [int(rng.integers(1, 9)) for _ in range(rank)]
+    inputs = {}
+    for i in range(int(rng.integers(1, 4))):
+        base[axis] = int(rng.choice([0, 1, 5, 8, 16]))
+        inputs[f"x{i}"] = array(rng, tuple(base), DTYPES[seed % 4])
+    check(make_group("Concat", inputs, {"axis": axis}), CONCAT)
+
+
+def test_concat_of_blocked_channels() -> None:
+    rng = np.random.default_rng(2)
+    for channels in ((8, 16, 5), (16, 8), (24,)):
+        inputs = {f"x{i}": array(rng, (2, c, 3, 5)) for i, c in enumerate(channels)}
+        case = make_group("Concat", inputs, {"axis": 1})
+        assert "blocked" in [v.name for v in CONCAT.variants(case.group, PROFILE)]
+        check(case, CONCAT)
+    odd = make_group("Concat", {"x": array(rng, (1, 5, 2, 2)), "y": array(rng, (1, 8, 2, 2))}, {"axis": 1})
+    assert [v.name for v in CONCAT.variants(odd.group, PROFILE)] == ["plain"]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_gather(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    for shape, axis, picks in (((7, 5), 0, (3, 2)), ((4, 9, 3), 1, (6,)), ((5,), 0, ()), ((2, 6), 1, (0,)),
+                               ((100, 384), 0, (1, 9))):
+        indices = rng.integers(-shape[axis], shape[axis], picks).astype(dtype)
+        check(make_group("Gather", {"x": array(rng, shape), "i": indices}, {"axis": axis}), GATHER)
+
+
+def test_gather_never_reads_outside() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    case = make_group("Gather", {"x": x, "i": np.array([-99, 99, 2], np.int64)}, {"axis": 0})
+    variant = next(iter(GATHER.variants(case.group, PROFILE)))
+    got = run_group(case.group, GATHER, variant, layouts_of(variant, case.group), case.arrays, PROFILE)
+    np.testing.assert_array_equal(got["out"], x[[0, 3, 2]])
+
+
+def test_expand() -> None:
+    rng = np.random.default_rng(4)
+    for shape, target in (((), (3, 5)), ((1,), (4,)), ((3, 1), (2, 3, 9)), ((1, 7), (5, 7)), ((2, 1, 3), (2, 0, 3)), ((5,), (5,))):
+        for dtype in (np.float32, np.int64):
+            check(make_group("Expand", {"x": array(rng, shape, dtype)}, {"shape": target}), EXPAND)
+    check(make_group("Expand", {"x": array(rng, (1, 9, 1))}, {"shape": (3, 9, 11)}), EXPAND)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_pad(mode: str) -> None:
+    rng = np.random.default_rng(5)
+    for shape, pads in (((5,), (2, 3)), ((3, 4), (0, 1, 2, 3)), ((2, 3, 9), (1, 0, 4, 0, 2, 8)), ((1, 1), (0, 0, 0, 0))):
+        attrs = {"pads": pads, "mode": mode, "value": 1.5 if mode == "constant" else 0.0}
+        check(make_group("Pad", {"x": array(rng, shape)}, attrs), PAD)
+
+
+def test_pad_crops_and_pads_integers() -> None:
+    rng = np.random.default_rng(6)
+    attrs = {"pads": (-1, 2, 1, -3), "mode": "constant", "value": 7.0}
+    check(make_group("Pad", {"x": array(rng, (4, 9))}, attrs), PAD)
+    check(make_group("Pad", {"x": array(rng, (4, 9), np.int64)}, attrs), PAD)
+
+
+RESIZES = [("nearest", t, n) for t in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+           for n in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")]
+RESIZES += [(m, t, "floor") for m in ("linear", "cubic") for t in ("half_pixel", "asymmetric", "align_corners",
+                                                                   "pytorch_half_pixel")]
+
+
+@pytest.mark.parametrize("mode,transform,nearest", RESIZES)
+def test_resize(mode: str, transform: str, nearest: str) -> None:
+    rng = np.random.default_rng(7)
+    for shape, scales in (((1, 2, 4, 5), (1.0, 1.0, 2.0, 2.0)), ((1, 1, 7, 6), (1.0, 1.0, 0.5, 1.5))):
+        target = tuple(int(d * s) for d, s in zip(shape, scales, strict=True))
+        attrs = {"mode": mode, "coordinate_transformation_mode": transform, "nearest_mode": nearest,
+                 "cubic_coeff_a": -0.75, "exclude_outside": 0, "extrapolation_value": 0.0, "scales": scales,
+                 "shape": target}
+        check(make_group("Resize", {"x": array(rng, shape)}, attrs), RESIZE, exact=mode == "nearest")
+
+
+def test_narrow_vectors() -> None:
+    rng = np.random.default_rng(8)
+    narrow = make_profile("x86-64-v2") if PROFILE.isa and PROFILE.isa.startswith("x86") else PROFILE
+    case = make_group("Concat", {"x": array(rng, (2, 4, 3, 3)), "y": array(rng, (2, 6, 3, 3))}, {"axis": 1})
+    for variant in CONCAT.variants(case.group, narrow):
+        got = run_group(case.group, CONCAT, variant, layouts_of(variant, case.group), case.arrays, narrow)
+        np.testing.assert_array_equal(got["out"], reference(case)["out"])
