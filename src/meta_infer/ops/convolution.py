@@ -72,14 +72,30 @@ def _conv(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     group = int_of(attrs, "group", 1)
     counts = tuple(int(d) for d in output_sizes(x.shape[2:], kernel, strides, pads, dilations))  # type: ignore[arg-type]
     windows = windows_of(pad_spatial(x, pads, 0.0), kernel, strides, dilations, counts)
-    y = np.empty((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     n, (c_in, c_out) = len(kernel), (w.shape[1], w.shape[0] // group)
+    if c_in == c_out == 1:
+        return (_add_bias(_depthwise(windows, w), bias),)
+    y = np.empty((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
     taps = (1, *range(2 + n, 2 + 2 * n))
     for g in range(group):
         part = np.tensordot(windows[:, g * c_in:(g + 1) * c_in], w[g * c_out:(g + 1) * c_out],
                             (taps, tuple(range(1, 2 + n))))
         y[:, g * c_out:(g + 1) * c_out] = np.moveaxis(part, -1, 1)
-    return (y if bias is None else y + bias.reshape(-1, *(1,) * n),)
+    return (_add_bias(y, bias),)
+
+
+def _depthwise(windows: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """One channel in, one out: a sum over taps, without a matrix product per channel."""
+    n = w.ndim - 2
+    y = np.zeros(windows.shape[:w.ndim], np.result_type(windows, w))
+    seen, weights = np.moveaxis(windows, range(w.ndim, windows.ndim), range(n)), np.moveaxis(w[:, 0], 0, -1)
+    for tap in cartesian(*(range(k) for k in w.shape[2:])):
+        y += seen[tap] * weights[tap].reshape(-1, *(1,) * n)
+    return y
+
+
+def _add_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    return y if bias is None else np.asarray(y + bias.reshape(-1, *(1,) * (y.ndim - 2)))
 
 
 def _conv_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
@@ -116,8 +132,7 @@ def _transposed(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
                        for i, t in enumerate(tap))
             y[(slice(None), slice(g * c_out, (g + 1) * c_out), *at)] += np.moveaxis(part, -1, 1)
     crop = tuple(slice(pads[i], size - pads[n + i]) for i, size in enumerate(full))
-    y = y[(slice(None), slice(None), *crop)]
-    return (np.ascontiguousarray(y if bias is None else y + bias.reshape(-1, *(1,) * n)),)
+    return (np.ascontiguousarray(_add_bias(y[(slice(None), slice(None), *crop)], bias)),)
 
 
 def _transposed_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
