@@ -26,6 +26,8 @@ OPERATIONS = {"ReduceSum": "+", "ReduceMean": "+", "ReduceProd": "*", "ReduceMax
 GRAIN = 32768
 # Kept elements that one pass over the reduced dims takes along.
 STRIP = 512
+# Neighbouring vectors of them that are reduced together, so that one addition need not wait for the last.
+VECTORS = 4
 # Elements summed by one set of accumulators: long sums in pieces lose less to rounding.
 PIECE = 4096
 _OUT = "out of reduce"
@@ -131,15 +133,22 @@ def _across_last(b: Builder, shape: Shape, is_reduced: Sequence[bool], x: Buffer
             outer = unflatten(b, b.let(row // parts), kept_dims)
             begin = b.let(row % parts * STRIP, "begin")
 
-            def column(at: Expr, count: Expr | None) -> None:
-                total = b.var(const(identity(op, register.dtype), register), "acc")
+            def columns(at: Expr, count: Expr | None, vectors: int) -> None:
+                neutral = const(identity(op, register.dtype), register)
+                totals = [b.var(neutral, "acc") for _ in range(vectors)]
                 with b.loop(0, size, 1, "step") as step:
                     steps = unflatten(b, step, reduced)
-                    index = flat_index(b, shape, PLAIN, coords((*outer, at), steps))
-                    b.assign(total, binary(op, b.load(x, index, lanes, count), total))
-                finish((*outer, at), len(shape) - 1, lanes, count, total)
+                    index = b.let(flat_index(b, shape, PLAIN, coords((*outer, at), steps)), "index")
+                    for v, total in enumerate(totals):
+                        b.assign(total, binary(op, b.load(x, index + v * lanes, lanes, count), total))
+                for v, total in enumerate(totals):
+                    finish((*outer, at + v * lanes), len(shape) - 1, lanes, count, total)
 
-            each_vector(b, begin, b.let(minimum(begin + STRIP, width), "end"), lanes, column)
+            end = b.let(minimum(begin + STRIP, width), "end")
+            wide = b.let(begin + (end - begin) // (VECTORS * lanes) * (VECTORS * lanes), "wide")
+            with b.loop(begin, wide, VECTORS * lanes, "at") as at:
+                columns(at, None, VECTORS)
+            each_vector(b, wide, end, lanes, lambda at, count: columns(at, count, 1))
 
 
 REDUCE = Kernel("reduce", tuple(OPERATIONS), _variants, _lower)
