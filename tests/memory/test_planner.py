@@ -70,6 +70,16 @@ def test_what_a_loop_reads_from_outside_lives_to_its_end() -> None:
     assert ranges["state"].last == 8
 
 
+def test_what_all_passes_of_a_loop_write_is_live_from_its_start() -> None:
+    buffers = {n: _temp(n, 16) for n in ("rows", "inner", "early")}
+    buffers |= {"n": BufferDecl("n", INT64, (), "temp"), "i": BufferDecl("i", INT64, (), "temp")}
+    body = (Fill("early", 0), Call("k", ("early", "inner")), Copy("inner", "rows", 1))
+    ranges = live_ranges(_program(buffers, (Fill("n", 3), Loop("n", "", "i", body), Call("k", ("rows",)))))
+    assert (ranges["rows"].first, ranges["rows"].last) == (1, 5)
+    assert not ranges["early"].overlaps(ranges["n"]) or ranges["n"].last == 4
+    assert (ranges["early"].first, ranges["early"].last) == (2, 3)
+
+
 def test_both_branches_of_an_if_are_numbered() -> None:
     buffers = {n: _temp(n, 16) for n in ("x", "a", "b", "y")} | {"c": BufferDecl("c", BOOL, (), "temp")}
     program = _program(buffers, (

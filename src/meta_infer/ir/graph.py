@@ -116,6 +116,12 @@ class Graph:
                     found.update({s.name: s for s in symbols_of(dim)})
         return found
 
+    @property
+    def input_symbols(self) -> dict[str, Symbol]:
+        """The named dimensions that inputs have, by name; others are known only after running."""
+        found = {s.name: s for name in self.inputs for dim in self.values[name].shape for s in symbols_of(dim)}
+        return dict(sorted(found.items()))
+
     def producers(self) -> dict[str, Node]:
         """Value name -> the node of this graph that makes it."""
         return {out: node for node in self.nodes for out in node.outputs if out}

@@ -1,8 +1,8 @@
 """When each buffer of a program is needed.
 
 Commands are numbered in program order, those of regions included. A buffer is live from the command that first
-writes it to the one that last reads it. What a loop reads from outside stays live until the loop ends, because the
-next pass reads it again.
+writes it to the one that last reads it. What is touched both inside a loop and outside of it is live during the
+whole loop: the next pass reads it again, or it gathers what all passes write (scan outputs).
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def live_ranges(program: Program) -> dict[str, LiveRange]:
         if program.buffers[name].kind != "temp":
             continue
         first, last = places[0][0], max(p for p, _ in places)
-        for _, loops in places:
-            for begin, end in loops:
-                if first <= begin:                       # defined before the loop, used in it: alive to its end
-                    last = max(last, end)
+        spans = {span for _, loops in places for span in loops}
+        for begin, end in spans:
+            if first <= begin or last > end:
+                first, last = min(first, begin), max(last, end)
         found[name] = LiveRange(first, last)
     return found

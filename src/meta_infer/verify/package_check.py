@@ -40,7 +40,7 @@ class CompareResult:
 
 def make_vector(model: Path, graph: Graph, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """A test to bundle: random inputs of modest size, and ONNX Runtime's outputs for them, both by name."""
-    inputs = random_inputs(graph, small_point(graph.symbols), seed)
+    inputs = random_inputs(graph, small_point(graph.input_symbols), seed)
     outputs = run_reference(reference_session(model), inputs)
     return inputs, dict(zip(names_of(graph, graph.outputs), outputs, strict=True))
 
@@ -54,7 +54,7 @@ def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, se
     reference = reference_session(model)
     names = names_of(graph, graph.outputs)
     found: list[TensorComparison] = []
-    points = shape_points(graph.symbols, samples)
+    points = shape_points(graph.input_symbols, samples)
     with load(package, threads=threads) as session:
         for i in range(samples):
             dims = points[i % len(points)]
@@ -110,7 +110,7 @@ def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), 
     outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads)
     if not layers:
         return CompareResult(outputs)
-    dims = small_point(graph.symbols)
+    dims = small_point(graph.input_symbols)
     inputs = random_inputs(graph, dims, seed)
     with load(package, threads=threads) as session:
         inner = session.layers(inputs)
