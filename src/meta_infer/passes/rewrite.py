@@ -185,7 +185,7 @@ class Edit:
             maker = self._nodes[self._maker[new]]
             self.swap(maker, replace(maker, outputs=tuple(old if o == new else o for o in maker.outputs)))
             old, new = new, old
-        elif new in self._values and self._values[new].origin is None:
+        if new in self._values and self._values[new].origin is None:
             self._values[new] = replace(self._values[new], origin=self.value(old).origin)
         for user in self.users(old):
             self.swap(user, rename_reads(user, {old: new}))

@@ -4,8 +4,8 @@
     %t: float32[4, 3] = Transpose(%x) {perm = (1, 0)}        %y_sunk: float32[3, 4] = Add(%x, %c_sunk)
     %y: float32[4, 3] = Add(%t, %c)                          %y: float32[4, 3] = Transpose(%y_sunk) {perm = (1, 0)}
 
-Every operand must be a Transpose by the same permutation that nobody else reads, or a constant (then transposed
-at build). It also lets the op join the group of what made %x.
+Every operand must be a Transpose by the same permutation that nobody else reads and the op does not broadcast, or a
+constant (then transposed at build). It also lets the op join the group of what made %x.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _sink(edit: Edit, node: Node) -> bool:
 
 
 def _common_perm(edit: Edit, node: Node) -> tuple[int, ...] | None:
-    """The permutation that all operands which are no constants went through."""
-    rank = edit.value(node.outputs[0]).rank
+    """The permutation that all operands which are no constants went through, none of them being broadcast."""
+    shape = edit.value(node.outputs[0]).shape
     perms = set()
     for name in node.inputs:
         if name and edit.constant(name) is not None:
             continue
         made = edit.made_by(name, "Transpose")
-        if made is None or edit.only_user(name) is not node:
+        if made is None or edit.only_user(name) is not node or edit.value(name).shape != shape:
             return None
         perms.add(ints_of(made.attrs, "perm"))
-    return perms.pop() if len(perms) == 1 and len(next(iter(perms))) == rank else None
+    return perms.pop() if len(perms) == 1 else None
 
 
 def _transposed(edit: Edit, name: str, perm: tuple[int, ...]) -> str:
