@@ -74,7 +74,8 @@ class Lowerer:
             if source is not None:
                 out = group.values[group.outputs[0]]
                 lowering = merge_output(lowering, source, out.name)
-                self.builder.view(out, args[source], layout=layouts[out.name])
+                # The call names the view: who asks which command makes `out` finds it, and `source` keeps its own.
+                args[source] = self.builder.view(out, args[source], layout=layouts[out.name])
         for name in group.outputs:
             args[name] = self._output_buffer(group.values[name], layouts[name])
         commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label)

@@ -201,19 +201,3 @@ def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequ
         len(program.outputs), len(program.input_dims), len(enc.refs), command_count(program.commands),
         len(kernel_order), len(enc.text), 0)
     return header + body
-
-
-def last_writers(program: Program) -> dict[str, int]:
-    """Buffer -> index of the last command that writes it, over buffers that some command writes."""
-    found: dict[str, int] = {}
-    for position, command in enumerate(walk_commands(program.commands)):
-        match command:
-            case Call(kernel=kernel, args=args):
-                for arg, param in zip(args, program.kernels[kernel].params, strict=True):
-                    if param.mode != "in":
-                        found[arg] = position
-            case Copy(dst=dst) | Fill(dst=dst):
-                found[dst] = position
-            case Loop(iteration=iteration):
-                found[iteration] = position
-    return found

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_infer.ir.program import Call, Command, Copy, Fill, MemoryPlan, Program, SetDim, walk_commands
-from meta_infer.package.command_table import buffer_order, last_writers
+from meta_infer.ir.program import Call, Command, Copy, Fill, Loop, MemoryPlan, Program, SetDim, walk_commands
+from meta_infer.package.command_table import buffer_order
 
 
 def _command(command: Command) -> dict[str, Any]:
@@ -26,9 +26,45 @@ def _command(command: Command) -> dict[str, Any]:
     return row
 
 
+def _written(program: Program, command: Command) -> tuple[str, ...]:
+    """Buffers the command itself writes, by the names it writes them under."""
+    match command:
+        case Call(kernel=kernel, args=args):
+            params = program.kernels[kernel].params
+            return tuple(arg for arg, param in zip(args, params, strict=True) if param.mode != "in")
+        case Copy(dst=dst) | Fill(dst=dst):
+            return (dst,)
+        case Loop(iteration=iteration):
+            return (iteration,)
+    return ()
+
+
+def writers(program: Program) -> dict[str, list[int]]:
+    """Buffer -> commands right after which it holds its value, in program order.
+
+    A kernel that works in place writes under the name of its result, so its source keeps the command that made it.
+    A view that nobody writes is there when the buffer it lies in is, and a buffer that is written only through views
+    of all of it when they are.
+    """
+    found: dict[str, list[int]] = {name: [] for name in program.buffers}
+    for position, command in enumerate(walk_commands(program.commands)):
+        for name in _written(program, command):
+            found[name].append(position)
+    direct = {name for name in found if found[name]}
+    for name, decl in program.buffers.items():
+        parent = decl.alias
+        if name in direct and parent is not None and parent not in direct:
+            if decl.elements == program.buffers[parent].elements:
+                found[parent] = sorted(found[parent] + found[name])
+    for name in buffer_order(program):
+        if not found[name] and (alias := program.buffers[name].alias) is not None:
+            found[name] = found[alias]
+    return found
+
+
 def debug_info(program: Program, plan: MemoryPlan) -> dict[str, Any]:
     """Commands in program order, buffers by index in the command table, and per kernel the ONNX nodes it serves."""
-    writers = last_writers(program)
+    written = writers(program)
     buffers = []
     for name in buffer_order(program):
         decl = program.buffers[name]
@@ -36,7 +72,7 @@ def debug_info(program: Program, plan: MemoryPlan) -> dict[str, Any]:
         buffers.append({
             "name": name, "dtype": decl.dtype.name, "shape": [d if isinstance(d, int) else str(d) for d in decl.shape],
             "kind": decl.kind, "block": decl.layout.block, "axis": decl.layout.axis, "origin": decl.origin,
-            "alias": decl.alias, "writer": writers.get(name),
+            "alias": decl.alias, "writers": written[name],
             "offset": None if place is None else place.offset, "bytes": None if place is None else place.nbytes,
         })
     kernels: dict[str, list[str]] = {name: [] for name in program.kernels}

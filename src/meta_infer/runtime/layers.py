@@ -27,27 +27,28 @@ class LayerRequest:
 
 
 def layer_requests(buffers: Sequence[Mapping[str, Any]]) -> list[LayerRequest]:
-    """One request per ONNX tensor, in execution order: the first buffer that a command writes and that equals it.
+    """A request for each command after which some buffer holds an ONNX tensor. `buffers` are those of debug.json.
 
-    `buffers` are those of debug.json.
+    There are several per tensor: both branches of an If write its result, and a tensor may be held in two layouts.
     """
-    found: dict[str, LayerRequest] = {}
-    for index, row in enumerate(buffers):
-        origin, writer = row["origin"], row["writer"]
-        if origin is not None and writer is not None and origin not in found:
-            found[origin] = LayerRequest(origin, writer, index, row["dtype"], tuple(row["shape"]), row["block"],
-                                         row["axis"])
-    return sorted(found.values(), key=lambda request: request.command)
+    return [LayerRequest(row["origin"], writer, index, row["dtype"], tuple(row["shape"]), row["block"], row["axis"])
+            for index, row in enumerate(buffers) if row["origin"] is not None for writer in row["writers"]]
 
 
 def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray | None],
                   symbols: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Arrays by ONNX name from the bytes copied; None in `memory` for what never ran."""
+    """Arrays by ONNX name from the bytes copied; None in `memory` for what never ran.
+
+    The first buffer that was written counts, and of its writers the last.
+    """
+    ran: dict[str, tuple[LayerRequest, np.ndarray]] = {}
+    for request, raw in zip(requests, memory, strict=True):
+        if raw is not None and (request.origin not in ran or ran[request.origin][0].buffer == request.buffer):
+            ran[request.origin] = request, raw
     found = {}
-    for request, raw in zip(requests, memory, strict=False):
-        if raw is not None:
-            shape = tuple(evaluate_dim(d, symbols) for d in request.shape)
-            found[request.origin] = _plain(raw.view(dtype_named(request.dtype).numpy), shape, request)
+    for origin, (request, raw) in ran.items():
+        shape = tuple(evaluate_dim(d, symbols) for d in request.shape)
+        found[origin] = _plain(raw.view(dtype_named(request.dtype).numpy), shape, request)
     return found
 
 

@@ -136,12 +136,10 @@ class Session:
         symbols = (ctypes.c_int64 * max(self.info.symbols, 1))()
         options = native.Options(watch_count=len(requests), watches=watches, symbols=symbols)
         self._run(arrays, None, options)
-        memory = [np.empty(max(w.bytes, 0), np.uint8) for w in watches]
-        for watch, room in zip(watches, memory, strict=True):
-            if watch.bytes >= 0:
-                watch.data = room.ctypes.data
+        ran = [np.empty(watch.bytes, np.uint8) if watch.bytes >= 0 else None for watch in watches[:len(requests)]]
+        for watch, room in zip(watches, ran, strict=False):
+            watch.data = None if room is None else room.ctypes.data
         self._run(arrays, None, options)
-        ran = [room if watch.bytes >= 0 else None for watch, room in zip(watches, memory, strict=True)]
         values = dict(zip(self.symbols_in_order(), symbols, strict=False))
         return layer_results(requests, ran, values)
 
