@@ -30,7 +30,7 @@ STRIP = 512
 VECTORS = 4
 # Elements summed by one set of accumulators: long sums in pieces lose less to rounding.
 PIECE = 4096
-_OUT = "out of reduce"
+OUT = "out of reduce"
 
 
 def _axes(group: Group) -> tuple[int, ...]:
@@ -49,10 +49,12 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
                   {n: PLAIN for n in group.outputs}, flops=product(x.shape))
 
 
-def _space(group: Group) -> Collapsed:
-    """The input's dims, merged; in it outputs and operands have 1 wherever an axis is reduced."""
+def reduced_space(group: Group, axes: Sequence[int]) -> Collapsed:
+    """The input's dims, merged; in it outputs and operands have 1 wherever an axis is reduced.
+
+    `values[OUT]` is the anchor's output: where it differs from `shape` a dim is reduced.
+    """
     x, out = group.values[group.anchor.inputs[0]], group.values[group.anchor.outputs[0]]
-    axes = _axes(group)
 
     def spread(value: Value) -> Value:
         shape: list[Dim] = [*(1,) * (out.rank - value.rank), *value.shape]
@@ -62,14 +64,14 @@ def _space(group: Group) -> Collapsed:
         return replace(value, shape=tuple(shape))
 
     operands = {name: spread(value) for name, value in operand_values(group).items()}
-    return collapse(x.shape, {**operands, _OUT: spread(out)})
+    return collapse(x.shape, {**operands, OUT: spread(out)})
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     anchor, dtype = group.anchor, group.values[group.anchor.outputs[0]].dtype
-    space = _space(group)
+    space = reduced_space(group, _axes(group))
     merged, shape, op = space.group(group), space.shape, OPERATIONS[anchor.op]
-    is_reduced = [kept != dim for kept, dim in zip(space.values[_OUT].shape, shape, strict=True)]
+    is_reduced = [kept != dim for kept, dim in zip(space.values[OUT].shape, shape, strict=True)]
     reduced = tuple(d for d, r in zip(shape, is_reduced, strict=True) if r)
     b = Builder("reduce")
     buffers = bind(b, group)
