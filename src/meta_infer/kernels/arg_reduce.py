@@ -70,7 +70,8 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                     b.assign(place, select(wins, splat(step, lanes), place))
                     b.assign(best, select(wins, value, best))
                 point = Point(shape, coords(const(0)), last, lanes, count)
-                known = apply_nodes(b, group.epilogue, merged.values, {anchor.outputs[0]: place}, buffers, layouts, point)
+                known: dict[str, Expr] = {anchor.outputs[0]: place}
+                known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
                 store_outputs(b, merged, known, buffers, layouts, point)
 
             each_vector(b, 0, width, lanes, visit)
