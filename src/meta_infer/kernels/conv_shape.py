@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Value
+from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group
 from meta_infer.ir.shapes import Dim
+from meta_infer.ops.attrs import int_of, ints_of
 from meta_infer.support.dtypes import FLOAT32
 
 
@@ -65,12 +66,6 @@ class ConvShape:
         return total * per_group
 
 
-def ints(value: Attr) -> tuple[int, ...]:
-    """An attribute that holds a list of integers."""
-    assert isinstance(value, tuple)
-    return tuple(int(v) for v in value)          # type: ignore[arg-type]
-
-
 def _folded_pad(group: Group, rank: int) -> tuple[Value, tuple[int, ...]] | None:
     """Input and extra spatial pads (begin..end) of a Pad in the prologue; None when it is no zero padding."""
     x = group.in_value(0)
@@ -80,33 +75,38 @@ def _folded_pad(group: Group, rank: int) -> tuple[Value, tuple[int, ...]] | None
     pad = group.prologue[0]
     if len(group.prologue) > 1 or pad.op != "Pad":
         return None
-    pads = ints(pad.attrs["pads"])
+    pads = ints_of(pad.attrs, "pads")
     outside = pads[:2] + pads[rank:rank + 2]
     if pad.attrs["mode"] != "constant" or pad.attrs.get("value", 0.0) != 0.0 or any(outside) or min(pads) < 0:
         return None
     return group.values[pad.inputs[0]], pads[2:rank] + pads[rank + 2:]
 
 
-def conv_of(group: Group) -> ConvShape | None:
-    """The group's convolution; None when weights or bias are no constants, a dtype is not float32, a prologue
-    does not fold into the pads, or the epilogue changes the shape."""
+def any_conv_of(group: Group) -> ConvShape | None:
+    """The group's convolution; None when a prologue does not fold into the pads or the epilogue changes the shape."""
     weight, y = group.in_value(1), group.values[group.anchor.outputs[0]]
-    bias = group.in_value(2)
     folded = _folded_pad(group, y.rank)
     if folded is None or weight is None:
         return None
-    x, extra = folded
-    operands = [x, weight, y] + ([bias] if bias is not None else [])
-    if any(v.dtype != FLOAT32 for v in operands) or any(
-            v.name not in group.constants for v in operands if v is weight or v is bias):
-        return None
     if any(group.values[node.outputs[0]].shape != y.shape for node in group.epilogue):
         return None
-    n = y.rank - 2
-    attrs = group.anchor.attrs
-    pads = tuple(p + e for p, e in zip(ints(attrs["pads"]), extra, strict=True))
-    return ConvShape(x, y, weight, bias, ints(attrs["kernel_shape"]), ints(attrs["strides"]), pads[:n], pads[n:],
-                     ints(attrs["dilations"]), int(attrs.get("group", 1)))           # type: ignore[arg-type]
+    x, extra = folded
+    n, attrs = y.rank - 2, group.anchor.attrs
+    pads = tuple(p + e for p, e in zip(ints_of(attrs, "pads", (0,) * 2 * n), extra, strict=True))
+    return ConvShape(x, y, weight, group.in_value(2), ints_of(attrs, "kernel_shape"),
+                     ints_of(attrs, "strides", (1,) * n), pads[:n], pads[n:], ints_of(attrs, "dilations", (1,) * n),
+                     int_of(attrs, "group", 1))
+
+
+def conv_of(group: Group) -> ConvShape | None:
+    """The group's convolution if it is one of float32 whose weights and bias are known at build, else None."""
+    conv = any_conv_of(group)
+    if conv is None:
+        return None
+    constants = [conv.weight] + ([conv.bias] if conv.bias is not None else [])
+    if any(v.dtype != FLOAT32 for v in (conv.x, conv.y, *constants)):
+        return None
+    return conv if all(v.name in group.constants for v in constants) else None
 
 
 def extra_inputs(group: Group, conv: ConvShape) -> tuple[str, ...]:

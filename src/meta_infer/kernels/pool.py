@@ -22,10 +22,10 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, minimum
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
-from meta_infer.kernels.conv_shape import ints
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.plane_chunks import plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
+from meta_infer.ops.attrs import ints_of
 from meta_infer.support.dtypes import FLOAT32, DType
 
 _COLUMNS = 8
@@ -64,11 +64,10 @@ def pool_of(group: Group) -> PoolShape | None:
     x, y, attrs = group.in_value(0), group.values[group.anchor.outputs[0]], group.anchor.attrs
     if x is None or group.prologue or any(group.values[n.outputs[0]].shape != y.shape for n in group.epilogue):
         return None
-    kernel = ints(attrs["kernel_shape"])
+    kernel = ints_of(attrs, "kernel_shape")
     rank = len(kernel)
-    strides = ints(attrs.get("strides", (1,) * rank))
-    dilations = ints(attrs.get("dilations", (1,) * rank))
-    pads = ints(attrs.get("pads", (0,) * (2 * rank)))
+    strides, dilations = ints_of(attrs, "strides", (1,) * rank), ints_of(attrs, "dilations", (1,) * rank)
+    pads = ints_of(attrs, "pads", (0,) * 2 * rank)
     lead = 1 if rank == 1 else 0                                       # a row is a plane of one row
     return PoolShape(x, y, (1,) * lead + kernel, (1,) * lead + strides, (0,) * lead + pads[:rank],
                      (0,) * lead + pads[rank:], (1,) * lead + dilations, group.anchor.op == "MaxPool",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from meta_infer.kernels.arg_reduce import ARG_REDUCE
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
 from meta_infer.kernels.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv_first import CONV_FIRST
+from meta_infer.kernels.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.elementwise import ELEMENTWISE
@@ -31,6 +33,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_FIRST,
     CONV_DIRECT,
     CONV_PADDED,
+    CONV_GENERIC,
     POOL,
     GLOBAL_POOL,
     GEMM,
@@ -38,6 +41,7 @@ KERNELS: tuple[Kernel, ...] = (
     SOFTMAX,
     LAYER_NORM,
     REDUCE,
+    ARG_REDUCE,
     LSTM,
     ELEMENTWISE,
     TRANSPOSE,

@@ -1,0 +1,73 @@
+"""Convolutions in the plain layout: grouped, 1-D and 3-D, transposed, weights that are inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_infer.ir.shapes import Symbol
+from meta_infer.kernels.conv_generic import CONV_GENERIC
+
+from .conv_cases import PROFILES, conv_case, random, random_conv
+from .harness import Case, Step, check_case, make_group
+
+
+def check(case: Case, index: int = 0) -> None:
+    assert check_case(case, CONV_GENERIC, rtol=1e-4, atol=1e-4, profile=PROFILES[index % 2]) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_dense(seed: int) -> None:
+    check(random_conv(np.random.default_rng(seed), most_in=9, dynamic=seed == 2), seed)
+
+
+@pytest.mark.parametrize("shape, out, kernel, extra", [
+    ((2, 12, 9, 11), 18, (3, 3), {"group": 3, "pads": (1, 1, 1, 1)}),
+    ((1, 6, 8, 9), 12, (3, 2), {"group": 6, "strides": (2, 2)}),                        # channel multiplier 2
+    ((2, 5, 40), 7, (5,), {"pads": (4, 1), "dilations": (2,)}),
+    ((1, 4, 33), 4, (3,), {"group": 4, "strides": (3,), "dynamic": True}),
+    ((1, 3, 5, 6, 7), 4, (3, 2, 3), {"pads": (1, 0, 1, 1, 1, 2), "strides": (1, 2, 1)}),
+    ((1, 2, 1, 1), 3, (3, 3), {"pads": (1, 1, 1, 1), "dynamic": True}),
+])
+def test_shapes_of_every_kind(shape: tuple[int, ...], out: int, kernel: tuple[int, ...], extra: dict) -> None:
+    rng = np.random.default_rng(1)
+    case = conv_case(rng, shape, out, kernel, **extra, epilogue=[Step("LeakyRelu", attrs={"alpha": 0.1})])
+    check(case, len(kernel))
+
+
+def test_residual_and_vector_operands() -> None:
+    rng = np.random.default_rng(2)
+    steps = [Step("Add", {"r": random(rng, 2, 8, 5, 13)}), Step("Mul", {"s": random(rng, 13)}), Step("Relu")]
+    check(conv_case(rng, (2, 8, 5, 13), 8, (3, 3), pads=(1, 1, 1, 1), group=2, epilogue=steps))
+
+
+def test_weights_that_are_inputs() -> None:
+    rng = np.random.default_rng(3)
+    inputs = {"x": random(rng, 1, 3, 6, 6), "w": random(rng, 5, 3, 2, 2), "b": random(rng, 5)}
+    check(make_group("Conv", inputs, {"kernel_shape": (2, 2), "strides": (1, 1), "pads": (0,) * 4,
+                                      "dilations": (1, 1), "group": 1}))
+
+
+def test_empty_batch() -> None:
+    check(conv_case(np.random.default_rng(4), (0, 3, 6, 6), 4, (3, 3)))
+
+
+@pytest.mark.parametrize("shape, weight, attrs", [
+    ((1, 6, 5, 7), (6, 4, 2, 2), {"strides": (2, 2)}),
+    ((2, 6, 5, 7), (6, 4, 3, 3), {"strides": (2, 3), "pads": (1, 1, 0, 2), "output_padding": (1, 2)}),
+    ((1, 6, 5, 7), (6, 4, 3, 3), {"group": 2, "dilations": (2, 1), "pads": (1, 1, 1, 1)}),
+    ((1, 4, 9), (4, 2, 4), {"strides": (2,), "pads": (1, 1)}),
+    ((1, 2, 3, 4, 5), (2, 3, 2, 2, 2), {"strides": (2, 1, 2)}),
+])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_transposed(shape: tuple[int, ...], weight: tuple[int, ...], attrs: dict, dynamic: bool) -> None:
+    rng = np.random.default_rng(5)
+    n = len(shape) - 2
+    full = {"kernel_shape": weight[2:], "strides": (1,) * n, "pads": (0,) * 2 * n, "dilations": (1,) * n, "group": 1,
+            "output_padding": (0,) * n} | attrs
+    channels = weight[1] * full["group"]
+    shapes = {"x": (Symbol("N", 1, 8).dim, shape[1], *(Symbol(f"S{i}", 1, 64).dim for i in range(n)))}
+    case = make_group("ConvTranspose", {"x": random(rng, *shape), "w": random(rng, *weight),
+                                        "b": random(rng, channels)}, full, constants=("w", "b"),
+                      epilogue=[Step("Relu")], shapes=shapes if dynamic else None)
+    check(case, int(dynamic))
