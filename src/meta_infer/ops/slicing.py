@@ -9,7 +9,7 @@ import numpy as np
 from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
-from meta_infer.ops.broadcast import text
+from meta_infer.ops.broadcast import same_dim, text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
     attr_int,
@@ -90,6 +90,9 @@ def slice_range(node: OnnxNode, start: Dim, end: Dim, step: int, dim: Dim) -> tu
 
 def _slice(node: OnnxNode, shape: Shape, starts: Sequence[Dim], ends: Sequence[Dim], axes: Sequence[int],
            steps: Sequence[int]) -> tuple[Node, ...]:
+    if not shape or not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ShapeError(f"{len(starts)} starts, {len(ends)} ends, {len(axes)} axes and {len(steps)} steps do not "
+                         f"describe a slice of {text(shape)}")
     first: list[Dim] = [0] * len(shape)
     sizes, by = [*shape], [1] * len(shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -120,12 +123,17 @@ def _split(node: OnnxNode, shape: Shape, given: tuple[Dim, ...] | None, uneven: 
     """One Slice per output. Without sizes the parts are equal; since opset 18 the last may be smaller."""
     axis = axis_in(node, attr_int(node, "axis"), len(shape))
     count = attr_int(node, "num_outputs", len(node.outputs))
+    if not shape or count < 1:
+        raise ShapeError(f"{text(shape)} does not split into {count} parts")
     size = shape[axis]
     if given is None:
         part = ceildiv(size, count) if uneven else size // count
         if not uneven and isinstance(size, int) and size % count:
             raise unsupported(node, f"{size} elements do not split into {count} equal parts", "give the sizes")
         given = (*(part,) * (count - 1), size - part * (count - 1))
+    if len(given) < len(node.outputs):
+        raise ShapeError(f"{len(given)} sizes for {len(node.outputs)} outputs")
+    same_dim(size, sum(given[1:], given[0]))
     at: Dim = 0
     for name, part in zip(node.outputs, given, strict=False):
         starts: tuple[Dim, ...] = tuple(at if i == axis else 0 for i in range(len(shape)))

@@ -37,6 +37,8 @@ def output_sizes(sizes: Shape, kernel: Ints, strides: Ints, pads: Ints, dilation
     n = len(kernel)
     if len(sizes) != n or len(strides) != n or len(pads) != 2 * n or len(dilations) != n:
         raise ShapeError(f"a window of {n} dimensions does not fit an input with {len(sizes)} spatial dimensions")
+    if min((*kernel, *strides, *dilations), default=1) < 1:
+        raise ShapeError(f"kernel {kernel}, strides {strides} and dilations {dilations} must be positive")
     return tuple(output_size(s, kernel[i], strides[i], pads[i], pads[n + i], dilations[i], ceil)
                  for i, s in enumerate(sizes))
 
@@ -52,6 +54,8 @@ def resolve_pads(node: OnnxNode, sizes: Shape, kernel: Ints, strides: Ints, dila
         return attr_ints(node, "pads") or (0,) * (2 * len(kernel))
     if mode == "VALID":
         return (0,) * (2 * len(kernel))
+    if len(sizes) != len(kernel) or len(strides) != len(kernel) or min(strides) < 1:
+        raise ShapeError(f"kernel {kernel} and strides {strides} do not fit {len(sizes)} spatial dimensions")
     begins, ends = [], []
     for i, size in enumerate(sizes):
         total = _same_total(node, size, span(kernel[i], dilations[i]), strides[i])
