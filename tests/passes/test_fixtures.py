@@ -17,7 +17,8 @@ from meta_infer.passes.verify_types import verify
 FIXTURES = Path(__file__).parent / "fixtures"
 PASSES = {name_of(rewrite): rewrite for rewrite in CANONICALIZE}
 CHANGED = sorted(FIXTURES.glob("*/*.before.ir"))
-REMOVING = ("fold_constants", "eliminate_dead_code", "remove_identity", "simplify_arithmetic", "cancel_transposes")
+REMOVING = ("fold_constants", "eliminate_dead_code", "remove_identity", "simplify_arithmetic", "cancel_transposes",
+            "inline_constant_branch")
 UNCHANGED = sorted(FIXTURES.glob("*/*.unchanged.ir"))
 
 

@@ -15,6 +15,7 @@ from meta_infer.passes.fold_constants import fold_constants
 from meta_infer.passes.fuse_batch_norm import fuse_batch_norm
 from meta_infer.passes.fuse_conv_scale import fuse_conv_scale
 from meta_infer.passes.fuse_pad import fuse_pad
+from meta_infer.passes.inline_constant_branch import inline_constant_branch
 from meta_infer.passes.raise_gelu import raise_gelu
 from meta_infer.passes.raise_hard_sigmoid import raise_hard_sigmoid
 from meta_infer.passes.raise_hard_swish import raise_hard_swish
@@ -33,6 +34,7 @@ Observer = Callable[[str, Graph, Graph], None]
 
 CANONICALIZE: tuple[Pass, ...] = (
     fold_constants,
+    inline_constant_branch,
     remove_identity,
     simplify_reshape,
     eliminate_common_subexpressions,

@@ -39,7 +39,7 @@ class Edit:
         self._place: dict[str, tuple[int, int]] = {}         # where a node stood, new ones in the place of the old
         self._maker: dict[str, str] = {}
         self._users: dict[str, dict[str, None]] = {}
-        self._at = 0
+        self._at = self._added = 0
         for i, node in enumerate(graph.nodes):
             self._insert(node, (i, 0))
 
@@ -144,8 +144,16 @@ class Edit:
                 if name and name not in self._values:
                     self._values[name] = Value(name, known.dtype, known.shape)
                     self._used.add(name)
-        self._insert(node, (self._at, len(self._used)))
+        self._added += 1
+        self._insert(node, (self._at, self._added))
         self.changed = True
+
+    def adopt(self, region: Graph) -> None:
+        """Make everything that `region`, a body without inputs, defines part of this graph."""
+        self._values.update(region.values)
+        self._constants.update(region.constants)
+        for node in region.nodes:
+            self.insert(node)
 
     def infer(self, node: Node) -> tuple[TensorType, ...]:
         """Output types of a node from the types of what it reads."""
