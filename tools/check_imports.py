@@ -27,8 +27,8 @@ MAX_LINES = 500
 ROWS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("api", "demo"),
-    ("build_config",),
     ("report",),
+    ("build_config",),
     ("guard",),
     ("search",),
     ("package", "verify"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
 from meta_infer import __version__
+from meta_infer.backends.base import Metric
 from meta_infer.build_config import BuildConfig
 from meta_infer.cost.features import group_flops
+from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
 from meta_infer.ir.program import MemoryPlan, Program
@@ -49,6 +52,13 @@ def comparison_rows(comparisons: tuple[TensorComparison, ...]) -> list[dict[str,
              "cosine": c.distance.cosine, "passed": c.passed} for c in comparisons]
 
 
+def latency_estimate(config: BuildConfig, target: Profile, plan: Plan) -> dict[str, Any]:
+    """{'latency_fp16': metric} for a chip that nothing runs on yet; empty for one that can be measured."""
+    precision = estimate_precision(target, config.precision)
+    seconds = None if target.backend else plan_seconds(plan, target, precision)
+    return {} if seconds is None else {f"latency_{precision}": asdict(Metric(seconds, "s", "model"))}
+
+
 def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan, program: Program,
                  memory: MemoryPlan, trace: Trace) -> dict[str, Any]:
     """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports."""
@@ -65,6 +75,7 @@ def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan
             "weight_bytes": sum(a.nbytes for a in program.constants.values()),
             "kernels": len(program.kernels),
             "commands": len(program.commands),
+            **latency_estimate(config, target, plan),
         },
         "target_latency_ms": config.target_latency_ms,
         **trace.as_json(),
