@@ -99,6 +99,25 @@ def test_verify_names_the_pass_that_breaks_the_ir() -> None:
         check_rewrite("p", graph, graph.replace(outputs=("x",)), 3)
 
 
+@pytest.mark.parametrize("size, folds", [(64, True), (1024, False)])
+def test_folding_does_not_blow_constants_up(size: int, folds: bool) -> None:
+    graph = parse_graph(f"""graph main() -> (%y) {{
+      const %k: float32[] = (1.0,)
+      %y: float32[{size}, {size}] = Expand(%k) {{shape = ({size}, {size})}}
+    }}""")
+    assert (canonicalize(graph).nodes == ()) == folds
+
+
+def test_folding_converts_stored_weights() -> None:
+    weights = np.arange(40000).astype(np.int8).reshape(200, 200)
+    graph = parse_graph("""graph main(%x: float32[3, 200]) -> (%y) {
+      const %w: int8[200, 200] = #00
+      %f: float32[200, 200] = Cast(%w) {to = float32}
+      %y: float32[3, 200] = MatMul(%x, %f)
+    }""", {"00": weights})
+    assert [node.op for node in canonicalize(graph).nodes] == ["MatMul"]
+
+
 def random_graph(seed: int) -> Graph:
     """Ops that many passes look for, with the constants they look for, on operands of shape [N, 4]."""
     rng = np.random.default_rng(seed)
