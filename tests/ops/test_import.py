@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from meta_infer.frontend.import_model import import_model
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.execute import execute_graph
+from meta_infer.ops.gaps import GAPS, gaps_of
 from meta_infer.ops.opdef import OpDef
 from meta_infer.ops.registry import OPS
 from meta_infer.support.errors import UnsupportedError
@@ -191,8 +192,22 @@ REFUSED = {
     "layer norm statistics": (case("LayerNormalization", 17, [x(2, 3), x(3)], outputs=2), "InvStdDev"),
     "integer power of data": (case("Pow", 13, [i64(2, 3), i64(2, 3)]), "integer base"),
     "uneven split": (case("Split", 13, [x(5)], outputs=2), "equal parts"),
+    "pads by data": (case("Pad", 13, [x(4), i64(1, 1)]), "depends on data"),
+    "spatial 0": (case("BatchNormalization", 7, [x(2, 3, 2), x(3, 2), x(3, 2), x(3, 2), abs(x(3, 2))], spatial=0),
+                  "spatial"),
+    "storage order": (case("MaxPool", 12, [x(1, 1, 4, 4)], kernel_shape=[2, 2], storage_order=1), "storage_order"),
+    "LSTM peepholes": (case("LSTM", 14, [x(3, 2, 4), x(1, 12, 4), x(1, 12, 3), None, None, None, None, x(1, 9)],
+                            hidden_size=3), "peephole"),
+    "LSTM batch first": (case("LSTM", 14, [x(2, 3, 4), x(1, 12, 4), x(1, 12, 3)], hidden_size=3, layout=1), "layout"),
     "cast to string": (case("Cast", 13, [x(2)], to=TensorProto.STRING), "not supported"),
 }
+
+
+def test_every_refusal_is_a_listed_gap() -> None:
+    """And every listed gap is of an op that is imported otherwise."""
+    for (model, _), _ in REFUSED.values():
+        assert gaps_of(model.graph.node[0].op_type), model.graph.node[0].op_type
+    assert {gap.op for gap in GAPS} <= {rule.op for op in OPS for rule in op.onnx}
 
 
 @pytest.mark.parametrize("name", REFUSED)

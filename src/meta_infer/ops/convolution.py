@@ -109,6 +109,9 @@ def _infer_transposed(ctx: InferContext) -> tuple[TensorType, ...]:
     kernel, strides, pads, dilations = _geometry(ctx.node.attrs)
     n = len(kernel)
     extra = ints_of(ctx.node.attrs, "output_padding", (0,) * n)
+    if any(len(given) != n for given in (x.shape[2:], strides, dilations, extra)) or len(pads) != 2 * n:
+        raise ShapeError(f"kernel {kernel}, strides {strides}, pads {pads}, dilations {dilations} and "
+                         f"output_padding {extra} do not fit {len(x.shape) - 2} spatial dimensions")
     sizes = [(s - 1) * strides[i] + span(kernel[i], dilations[i]) + extra[i] - pads[i] - pads[n + i]
              for i, s in enumerate(x.shape[2:])]
     return (TensorType(x.dtype, (x.shape[0], made, *sizes)),)

@@ -131,6 +131,8 @@ def _import_group(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     Version 18 has one scale and bias per group, version 21 one per channel.
     """
     shape, groups = shape_of(node, ctx), attr_int(node, "num_groups")
+    if len(shape) < 3 or groups < 1 or (isinstance(shape[1], int) and shape[1] % groups):
+        raise ShapeError(f"{text(shape)} does not split into {groups} groups of channels")
     dtype = ctx.type_of(node.inputs[0]).dtype.numpy
     epsilon, (x, scale, bias) = attr_float(node, "epsilon", 1e-5), node.inputs
     grouped, normal = ctx.fresh(x), ctx.fresh(node.outputs[0])

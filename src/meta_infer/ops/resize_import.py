@@ -9,6 +9,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, floordiv
+from meta_infer.ops.attrs import floats_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.importing import (
     attr_float,
@@ -53,10 +54,19 @@ def _mode(node: OnnxNode) -> str:
     return "linear" if mode == "bilinear" else mode
 
 
+def _scales(node: OnnxNode, found: Iterable[float], count: int) -> list[float]:
+    """One positive scale per dimension. Raises UnsupportedError for anything else."""
+    scales = [float(s) for s in found]
+    if len(scales) != count or not all(0 < s < float("inf") for s in scales):
+        raise unsupported(node, f"scales {scales} are not {count} positive numbers",
+                          "the model breaks the ONNX specification here")
+    return scales
+
+
 def import_upsample(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Scales are an attribute in version 7, an input in 9. Always asymmetric; nearest rounds down."""
-    found = node.attrs.get("scales") if node.version < 9 else constant_of(node, ctx, 1, "scales").reshape(-1)
-    scales = [float(s) for s in found]  # type: ignore[union-attr, arg-type]
+    found = floats_of(node.attrs, "scales") if node.version < 9 else constant_of(node, ctx, 1, "scales").reshape(-1)
+    scales = _scales(node, found, len(shape_of(node, ctx)))
     shape = tuple(scaled(d, s) for d, s in zip(shape_of(node, ctx), scales, strict=True))
     return _resize(node, shape, scales, mode=_mode(node), coordinate_transformation_mode="asymmetric",
                    nearest_mode="floor")
@@ -64,7 +74,7 @@ def import_upsample(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def import_resize_10(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Version 10 does not say how nearest rounds; ONNX Runtime rounds down when enlarging, up when shrinking."""
-    scales = [float(s) for s in constant_of(node, ctx, 1, "scales").reshape(-1)]
+    scales = _scales(node, constant_of(node, ctx, 1, "scales").reshape(-1), len(shape_of(node, ctx)))
     shrinks, grows = any(s < 1 for s in scales), any(s > 1 for s in scales)
     if shrinks and grows and _mode(node) == "nearest":
         raise unsupported(node, "nearest enlarges one axis and shrinks another, which version 10 leaves undefined",
@@ -99,14 +109,18 @@ def _by_scales(node: OnnxNode, ctx: ImportContext, old: Shape, axes: Sequence[in
     if not _has(node, ctx, 2):
         raise unsupported(node, "neither scales nor sizes are given", "the model breaks the ONNX specification here")
     shape, scales = [*old], [1.0] * len(old)
-    for axis, scale in zip(axes, constant_of(node, ctx, 2, "scales").reshape(-1), strict=True):
-        shape[axis], scales[axis] = scaled(old[axis], float(scale)), float(scale)
+    given = _scales(node, constant_of(node, ctx, 2, "scales").reshape(-1), len(axes))
+    for axis, scale in zip(axes, given, strict=True):
+        shape[axis], scales[axis] = scaled(old[axis], scale), scale
     return tuple(shape), scales
 
 
 def _by_sizes(node: OnnxNode, ctx: ImportContext, old: Shape, axes: Sequence[int]) -> tuple[Shape, list[float]]:
     """Scales are size ratios. With dynamic sizes whose ratio varies they are left out: `scales` is empty then."""
     wanted = dims_input(node, ctx, 3, "sizes")
+    if len(wanted) != len(axes):
+        raise unsupported(node, f"{len(wanted)} sizes for {len(axes)} dimensions",
+                          "the model breaks the ONNX specification here")
     policy = attr_text(node, "keep_aspect_ratio_policy", "stretch")
     shape, scales = [*old], [1.0] * len(old)
     if policy != "stretch":

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Node, Shape
+from meta_infer.ir.shapes import Dim
 from meta_infer.ops.attrs import Attrs, ints_of
+from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import bools, floats, ints
 from meta_infer.ops.importing import attr_int, attr_ints, attr_text, core_node, shape_of
 from meta_infer.ops.opdef import (
@@ -49,10 +51,23 @@ def _around(node: OnnxNode, ctx: ImportContext, before: Shape, perm: tuple[int, 
             core_node(node, "Reshape", (moved,), node.outputs, shape=after))
 
 
+def _blocks(node: OnnxNode, ctx: ImportContext) -> tuple[Shape, int]:
+    """The input's four dims and the block size, 1 or more."""
+    shape, block = shape_of(node, ctx), attr_int(node, "blocksize", 1)
+    if len(shape) != 4 or block < 1:
+        raise ShapeError(f"takes four dimensions and a positive blocksize, not {text(shape)} and {block}")
+    return shape, block
+
+
+def _check_divides(what: str, size: Dim, by: int) -> None:
+    if isinstance(size, int) and size % by:
+        raise ShapeError(f"{what} {size} is not a multiple of {by}")
+
+
 def _import_depth_to_space(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """DCR takes the block position from the slow part of the channels, CRD (opset 11) from the fast one."""
-    n, c, h, w = shape_of(node, ctx)
-    block = attr_int(node, "blocksize", 1)
+    (n, c, h, w), block = _blocks(node, ctx)
+    _check_divides("channel count", c, block * block)
     depth, after = c // (block * block), (n, c // (block * block), h * block, w * block)
     if attr_text(node, "mode", "DCR") == "CRD":
         return _around(node, ctx, (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3), after)
@@ -61,8 +76,9 @@ def _import_depth_to_space(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]
 
 def _import_space_to_depth(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """`mode` exists since opset 28; before, it is DCR."""
-    n, c, h, w = shape_of(node, ctx)
-    block = attr_int(node, "blocksize", 1)
+    (n, c, h, w), block = _blocks(node, ctx)
+    _check_divides("height", h, block)
+    _check_divides("width", w, block)
     after = (n, c * (block * block), h // block, w // block)
     perm = (0, 1, 3, 5, 2, 4) if attr_text(node, "mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
     return _around(node, ctx, (n, c, h // block, block, w // block, block), perm, after)

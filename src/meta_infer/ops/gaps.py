@@ -1,0 +1,52 @@
+"""What is valid ONNX and refused at import, as data: tests, documentation and checks of a model read this one list.
+
+An ONNX op that no OpDef imports is a gap as a whole and is not listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A case of an ONNX op that has no way into the core ops, and what to do about it."""
+
+    op: str
+    case: str
+    reason: str
+    instead: str
+
+
+GAPS: tuple[Gap, ...] = (
+    Gap("Reshape", "shape depends on data", "sizes must be known from shapes alone", "a constant or Shape-based shape"),
+    Gap("Slice", "positions depend on data", "sizes must be known from shapes alone", "positions from Shape"),
+    Gap("Squeeze", "no axes, and a dynamic size that may be 1", "the rank would depend on the input", "give the axes"),
+    Gap("Split", "unequal parts without sizes before opset 18", "not defined by ONNX", "give the sizes"),
+    Gap("Pad", "pads or value computed at run time", "sizes must be known from shapes alone", "constant pads"),
+    Gap("Range", "bounds depend on data", "sizes must be known from shapes alone", "bounds from Shape"),
+    Gap("Dropout", "training mode, or its mask is used", "inference only", "export in inference mode"),
+    Gap("BatchNormalization", "training mode", "inference only", "export in inference mode"),
+    Gap("BatchNormalization", "spatial=0 (opset 7)", "one statistic per element", "opset 9 or newer"),
+    Gap("LayerNormalization", "Mean or InvStdDev is used", "inference only", "export in inference mode"),
+    Gap("MaxPool", "Indices is used", "no unpooling", "an upsampling that needs no indices"),
+    Gap("MaxPool", "storage_order 1", "only concerns Indices", "storage_order 0"),
+    Gap("Conv", "auto_pad SAME of a dynamic size that is no multiple of the stride", "the padding would vary",
+        "a step in --shape"),
+    Gap("Resize", "tf_crop_and_resize", "crops and extrapolates in one", "Slice, then Resize"),
+    Gap("Resize", "antialias", "no filter of varying width", "a convolution before it"),
+    Gap("Resize", "opset 10 nearest, enlarging one axis and shrinking another", "not defined by ONNX",
+        "opset 11 or newer"),
+    Gap("LSTM", "sequence_lens below the number of steps", "all sequences run to the end", "one length, no padding"),
+    Gap("LSTM", "clip, input_forget, peepholes, layout 1", "rarely exported", "the plain form"),
+    Gap("LSTM", "activations other than Sigmoid, Tanh, Relu", "rarely exported", "the default activations"),
+    Gap("Pow", "integer base with an exponent other than the constants 1 to 4", "pow computes in float32",
+        "cast the base to float32"),
+    Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
+    Gap("Loop", "a carried value that changes shape", "its memory is planned once", "a scan output, or padding"),
+)
+
+
+def gaps_of(op: str) -> tuple[Gap, ...]:
+    """The refused cases of an ONNX op."""
+    return tuple(gap for gap in GAPS if gap.op == op)
