@@ -17,10 +17,11 @@ HEADER = """\
 #include <stdint.h>
 #include <stdbool.h>
 #define INLINE static inline __attribute__((always_inline, unused))
+#define PRAGMA(text) _Pragma(#text)
 #if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
+#define UNROLL(count) PRAGMA(clang loop unroll(full))
 #else
-#define UNROLL _Pragma("GCC unroll 1024")
+#define UNROLL(count) PRAGMA(GCC unroll count)
 #endif
 """
 

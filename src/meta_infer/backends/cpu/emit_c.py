@@ -186,8 +186,10 @@ class _FunctionEmitter:
         stop = self._bound(stmt.stop, f"{stmt.var.name}_end")
         step = self._bound(stmt.step, f"{stmt.var.name}_step")
         name = self.names[stmt.var.name] = identifier(stmt.var.name, self.taken)
-        if stmt.unroll:
-            self.line("UNROLL")
+        bounds = (stmt.start, stmt.stop, stmt.step)
+        if stmt.unroll and all(isinstance(bound, Const) for bound in bounds):
+            first, last, pace = (int(bound.value) for bound in bounds if isinstance(bound, Const))
+            self.line(f"UNROLL({max(len(range(first, last, pace)), 1)})")
         advance = f"++{name}" if step == "1" else f"{name} += {step}"
         self.line(f"for (int64_t {name} = {start}; {name} < {stop}; {advance}) {{")
         self.block(stmt.body)

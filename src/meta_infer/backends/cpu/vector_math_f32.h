@@ -29,13 +29,12 @@ INLINE V exp_V(V x) {
 
 /* ln x: x = 2^e m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes logf). */
 INLINE V log_V(V x) {
-    const I tiny = x < 1.17549435e-38f;
+    const I tiny = (I)(x < 1.17549435e-38f);
     const V scaled = select_V(tiny, x * 8388608.0f, x);
     const I bits = (I)scaled - 0x3f3504f3;                                   /* sqrt(1/2) */
     const I exponent = bits >> 23;
     const V f = (V)((bits & 0x007fffff) + 0x3f3504f3) - 1.0f;
-    const V e = (V)((exponent & 0x1ff) + 0x4b400000) - select_V((I)(exponent < 0), splat_V(12582912.0f + 512.0f), splat_V(12582912.0f))
-        - select_V(tiny, splat_V(23.0f), splat_V(0.0f));
+    const V e = __builtin_convertvector(exponent, V) - select_V(tiny, splat_V(23.0f), splat_V(0.0f));
     const V z = f * f;
     V p = splat_V(7.0376836292e-2f);
     p = mad_V(p, f, splat_V(-1.1514610310e-1f));
@@ -53,7 +52,7 @@ INLINE V log_V(V x) {
     const V inf = splat_V(__builtin_inff());
     y = select_V((I)(x == 0.0f), -inf, y);
     y = select_V((I)(x < 0.0f), splat_V(__builtin_nanf("")), y);
-    return select_V((I)(x < inf), y, x + x * x * 0.0f + select_V((I)(x == inf), splat_V(0.0f), x - x));
+    return select_V((I)(x < inf), y, x + x);
 }
 
 /* tanh x: an odd polynomial near zero (Cephes tanhf), else 1 - 2 / (e^2|x| + 1). */
@@ -130,7 +129,7 @@ INLINE V sin_quadrant_V(V x, int32_t quadrant) {
     const D shifted = wide * 0.63661977236758134308 + 6755399441055744.0;
     const D n = shifted - 6755399441055744.0;
     D r = wide - n * 1.57079631090164184570;                                 /* 26 bits: exact */
-    r = r - n * 1.58932547735281966916e-8 - n * 6.0770999344e-11 * 0.0;
+    r = r - n * 1.58932547735281966916e-8;
     L q = (L)shifted & 3;
     for (int i = 0; i < (int)(sizeof(V) / sizeof(float)); ++i) {
         if (!(huge[i] & known[i])) continue;
