@@ -208,13 +208,26 @@ static void copy_watched(run_state *r, uint32_t index) {
     }
 }
 
+/* Whether memory of buffer i belongs by now to one that is live after command end - 1. A body may have put its result
+ * where the condition was. */
+static int is_taken(const mi_session *s, const mi_plan_buffer *dead, uint32_t end) {
+    for (uint32_t i = 0; i < s->plan.header->buffers; i++) {
+        const mi_plan_buffer *b = &s->plan.buffers[i];
+        if (b->kind == MI_TEMP && b->parent == MI_NONE && b->first < end && b->last >= end
+            && b->offset < dead->offset + dead->capacity && dead->offset < b->offset + b->capacity) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Fill what died with the command over [index, end): buffers born in this region at or before it. Those born inside
  * its bodies died there; those born outside this region outlive it, for the next pass of a loop reads them again. */
 static void poison(const mi_session *s, uint32_t region, uint32_t index, uint32_t end) {
     for (uint32_t i = 0; i < s->plan.header->buffers; i++) {
         const mi_plan_buffer *b = &s->plan.buffers[i];
         if (b->kind == MI_TEMP && b->parent == MI_NONE && b->last >= index && b->last < end && b->first <= index
-            && b->first >= region) {
+            && b->first >= region && !is_taken(s, b, end)) {
             __builtin_memset(s->arena + b->offset, 0xFF, (size_t)b->capacity);
         }
     }

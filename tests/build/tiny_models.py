@@ -1,0 +1,264 @@
+"""Small ONNX models that walk the awkward paths of lowering: what is returned, aliased, reused, branched, looped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+F = T.FLOAT
+MODELS: dict[str, Callable[[], onnx.ModelProto]] = {}
+
+
+def info(name: str, shape: list[int | str | None], dtype: int = F) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def constant(name: str, array: np.ndarray) -> onnx.TensorProto:
+    return numpy_helper.from_array(array, name)
+
+
+def weights(name: str, *shape: int) -> onnx.TensorProto:
+    rng = np.random.default_rng(len(name) + sum(shape))
+    return constant(name, (rng.standard_normal(shape) / max(1, np.prod(shape[1:])) ** 0.5).astype(np.float32))
+
+
+def model(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto], outputs: list[onnx.ValueInfoProto],
+          constants: list[onnx.TensorProto] | None = None, opset: int = 17) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs, constants or [])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.checker.check_model(made)
+    return made
+
+
+def case(build: Callable[[], onnx.ModelProto]) -> Callable[[], onnx.ModelProto]:
+    MODELS[build.__name__] = build
+    return build
+
+
+node = helper.make_node
+
+
+@case
+def output_is_an_input() -> onnx.ModelProto:
+    return model([node("Identity", ["x"], ["same"]), node("Relu", ["x"], ["y"])], [info("x", [2, 3])],
+                 [info("same", [2, 3]), info("y", [2, 3])])
+
+
+@case
+def output_is_a_constant() -> onnx.ModelProto:
+    return model([node("Relu", ["x"], ["y"]), node("Add", ["c", "c"], ["k"])], [info("x", [2])],
+                 [info("y", [2]), info("k", [3])], [constant("c", np.arange(3, dtype=np.float32))])
+
+
+@case
+def two_outputs_of_one_value() -> onnx.ModelProto:
+    return model([node("Relu", ["x"], ["y"]), node("Identity", ["y"], ["z"])], [info("x", [5])],
+                 [info("y", [5]), info("z", [5])])
+
+
+@case
+def output_is_read_again() -> onnx.ModelProto:
+    return model([node("Exp", ["x"], ["y"]), node("MatMul", ["y", "w"], ["z"])], [info("x", [4, 8])],
+                 [info("y", [4, 8]), info("z", [4, 3])], [weights("w", 8, 3)])
+
+
+@case
+def output_is_a_view_of_an_inner_value() -> onnx.ModelProto:
+    return model([node("MatMul", ["x", "w"], ["m"]), node("Reshape", ["m", "s"], ["y"]), node("Relu", ["m"], ["z"])],
+                 [info("x", [4, 8])], [info("y", [2, 6]), info("z", [4, 3])],
+                 [weights("w", 8, 3), constant("s", np.array([2, -1], np.int64))])
+
+
+@case
+def view_of_an_input() -> onnx.ModelProto:
+    return model([node("Reshape", ["x", "s"], ["r"]), node("Softmax", ["r"], ["y"], axis=-1)], [info("x", [2, 3, 4])],
+                 [info("y", [6, 4])], [constant("s", np.array([6, 4], np.int64))])
+
+
+@case
+def in_place_chain_with_a_late_reader() -> onnx.ModelProto:
+    """The first product may not be overwritten by the Exp, because the Sub reads it later."""
+    return model([node("MatMul", ["x", "w"], ["a"]), node("Exp", ["a"], ["e"]), node("Softmax", ["e"], ["s"], axis=-1),
+                  node("Sub", ["s", "a"], ["y"])], [info("x", [4, 8])], [info("y", [4, 8])], [weights("w", 8, 8)])
+
+
+@case
+def in_place_and_a_view_of_the_same_memory() -> onnx.ModelProto:
+    return model([node("Softmax", ["x"], ["a"], axis=-1), node("Reshape", ["a", "s"], ["v"]),
+                  node("Add", ["a", "a"], ["d"]), node("Softmax", ["d"], ["e"], axis=0),
+                  node("Softmax", ["v"], ["f"], axis=-1)], [info("x", [4, 6])], [info("e", [4, 6]), info("f", [6, 4])],
+                 [constant("s", np.array([6, 4], np.int64))])
+
+
+@case
+def broadcast_both_ways() -> onnx.ModelProto:
+    return model([node("Add", ["a", "b"], ["s"]), node("Mul", ["s", "c"], ["y"])],
+                 [info("a", [3, 1, 5]), info("b", [4, 1])], [info("y", [2, 3, 4, 5])], [weights("c", 2, 1, 1, 5)])
+
+
+@case
+def convolution_block_with_residual() -> onnx.ModelProto:
+    return model([node("Conv", ["x", "w1", "b1"], ["c1"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+                  node("Relu", ["c1"], ["r1"]),
+                  node("Conv", ["r1", "w2"], ["c2"], kernel_shape=[1, 1]), node("Add", ["c2", "r1"], ["s"]),
+                  node("Relu", ["s"], ["r2"]), node("MaxPool", ["r2"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+                  node("GlobalAveragePool", ["p"], ["g"]), node("Flatten", ["g"], ["f"]),
+                  node("Gemm", ["f", "wf", "bf"], ["y"], transB=1)],
+                 [info("x", ["n", 5, 9, 7])], [info("y", ["n", 4])],
+                 [weights("w1", 13, 5, 3, 3), weights("b1", 13), weights("w2", 13, 13, 1, 1), weights("wf", 4, 13),
+                  weights("bf", 4)])
+
+
+@case
+def blocked_value_read_plain_and_blocked() -> onnx.ModelProto:
+    return model([node("Conv", ["x", "w1"], ["c1"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+                  node("Transpose", ["c1"], ["t"], perm=[0, 2, 3, 1]), node("Conv", ["c1", "w2"], ["y"]),
+                  node("ReduceMean", ["t"], ["m"], axes=[1, 2], keepdims=0)],
+                 [info("x", [1, 8, 6, 6])], [info("y", [1, 16, 6, 6]), info("m", [1, 16])],
+                 [weights("w1", 16, 8, 3, 3), weights("w2", 16, 16, 1, 1)])
+
+
+@case
+def bn_behind_a_branch_stays() -> onnx.ModelProto:
+    """The convolution has a second reader, so the BN may not be folded into it."""
+    return model([node("Conv", ["x", "w"], ["c"]),
+                  node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"]), node("Add", ["c", "n"], ["y"])],
+                 [info("x", [2, 8, 4, 4])], [info("y", [2, 8, 4, 4])],
+                 [weights("w", 8, 8, 1, 1), weights("s", 8), weights("b", 8), weights("m", 8),
+                  constant("v", np.linspace(0.5, 2, 8, dtype=np.float32))])
+
+
+@case
+def integers_and_comparisons() -> onnx.ModelProto:
+    return model([node("Cast", ["i"], ["f"], to=F), node("Less", ["f", "x"], ["l"]), node("Not", ["l"], ["n"]),
+                  node("Where", ["n", "x", "f"], ["w"]), node("Mul", ["i", "i"], ["ii"]),
+                  node("Cast", ["l"], ["li"], to=T.INT64), node("Add", ["ii", "li"], ["z"])],
+                 [info("i", [3, 4], T.INT64), info("x", [3, 4])],
+                 [info("w", [3, 4]), info("z", [3, 4], T.INT64), info("n", [3, 4], T.BOOL)])
+
+
+@case
+def slices_that_are_views_and_slices_that_are_not() -> onnx.ModelProto:
+    def ints(name: str, *values: int) -> onnx.TensorProto:
+        return constant(name, np.array(values, np.int64))
+    return model([node("Relu", ["x"], ["r"]), node("Slice", ["r", "s1", "e1", "a0"], ["front"]),
+                  node("Slice", ["r", "s1", "e1", "a1"], ["inner"]),
+                  node("Slice", ["r", "last", "first", "a1", "back"], ["reversed"]),
+                  node("Softmax", ["front"], ["p"], axis=-1), node("Softmax", ["inner"], ["q"], axis=-1),
+                  node("Concat", ["reversed", "r"], ["k"], axis=1)],
+                 [info("x", [4, 6])], [info("p", [2, 6]), info("q", [4, 2]), info("k", [4, 12])],
+                 [ints("s1", 1), ints("e1", 3), ints("a0", 0), ints("a1", 1), ints("last", -1), ints("first", -100),
+                  ints("back", -1)])
+
+
+@case
+def scalars_and_empty_tensors() -> onnx.ModelProto:
+    return model([node("Add", ["a", "b"], ["s"]), node("Relu", ["e"], ["z"]), node("Concat", ["z", "x"], ["k"], axis=0),
+                  node("ReduceSum", ["x"], ["t"], keepdims=0), node("Mul", ["t", "s"], ["y"])],
+                 [info("a", []), info("b", []), info("e", [0, 3]), info("x", [2, 3])],
+                 [info("y", []), info("k", [2, 3]), info("z", [0, 3])])
+
+
+@case
+def dynamic_rows() -> onnx.ModelProto:
+    """Shape -> Gather -> Concat -> Reshape must fold away, the rows staying dynamic."""
+    return model([node("Shape", ["x"], ["sh"]), node("Gather", ["sh", "zero"], ["n"], axis=0),
+                  node("Unsqueeze", ["n", "ax"], ["n1"]), node("Concat", ["n1", "two", "minus"], ["target"], axis=0),
+                  node("Reshape", ["x", "target"], ["r"]), node("Transpose", ["r"], ["t"], perm=[1, 0, 2]),
+                  node("Softmax", ["t"], ["y"], axis=-1)],
+                 [info("x", ["n", 6])], [info("y", [2, "n", 3])],
+                 [constant("zero", np.array(0, np.int64)), constant("ax", np.array([0], np.int64)),
+                  constant("two", np.array([2], np.int64)), constant("minus", np.array([-1], np.int64))])
+
+
+def _if(cond: str, out: str, then: onnx.GraphProto, orelse: onnx.GraphProto) -> onnx.NodeProto:
+    return node("If", [cond], [out], then_branch=then, else_branch=orelse)
+
+
+@case
+def branches_that_capture() -> onnx.ModelProto:
+    """Both branches read outer values; one returns an outer value as it is."""
+    then = helper.make_graph([node("MatMul", ["h", "w"], ["t"])], "then", [], [info("t", [4, 8])])
+    orelse = helper.make_graph([node("Identity", ["h"], ["e"])], "else", [], [info("e", [4, 8])])
+    return model([node("Exp", ["x"], ["h"]), node("ReduceSum", ["x"], ["s"], keepdims=0),
+                  node("Greater", ["s", "zero"], ["c"]), _if("c", "r", then, orelse), node("Add", ["r", "h"], ["y"])],
+                 [info("x", [4, 8])], [info("y", [4, 8])],
+                 [weights("w", 8, 8), constant("zero", np.array(0, np.float32))])
+
+
+@case
+def branches_with_convolutions() -> onnx.ModelProto:
+    """The captured value is blocked outside; each branch converts for itself."""
+    then = helper.make_graph([node("Conv", ["h", "w2"], ["t"])], "then", [], [info("t", [1, 8, 5, 5])])
+    orelse = helper.make_graph([node("Conv", ["h", "w3"], ["e"], pads=[1, 1, 1, 1])], "else", [],
+                               [info("e", [1, 8, 5, 5])])
+    return model([node("Conv", ["x", "w1"], ["h"]), node("ReduceMax", ["x"], ["s"], keepdims=0),
+                  node("Greater", ["s", "two"], ["c"]), _if("c", "r", then, orelse), node("Add", ["r", "h"], ["y"])],
+                 [info("x", [1, 8, 5, 5])], [info("y", [1, 8, 5, 5])],
+                 [weights("w1", 8, 8, 1, 1), weights("w2", 8, 8, 1, 1), weights("w3", 8, 8, 3, 3),
+                  constant("two", np.array(2.6, np.float32))])
+
+
+@case
+def loop_with_swap_scan_and_branch() -> onnx.ModelProto:
+    """Carried values swap, rows are gathered, the body holds an If, and everything captures from outside."""
+    then = helper.make_graph([node("Add", ["a", "outer"], ["t0"]), node("Relu", ["t0"], ["t"])], "then", [],
+                             [info("t", [4, 8])])
+    orelse = helper.make_graph([node("Mul", ["b", "outer"], ["e"])], "else", [], [info("e", [4, 8])])
+    body = helper.make_graph(
+        [node("Mod", ["i", "two"], ["parity"]), node("Equal", ["parity", "zero"], ["even"]),
+         _if("even", "branch", then, orelse), node("MatMul", ["branch", "w"], ["mm"]), node("Tanh", ["mm"], ["a2"]),
+         node("Identity", ["a"], ["b2"]), node("ReduceSum", ["a2"], ["s"], keepdims=0),
+         node("Less", ["s", "limit"], ["go2"]), node("Add", ["a2", "b"], ["row"])],
+        "body", [info("i", [], T.INT64), info("go", [], T.BOOL), info("a", [4, 8]), info("b", [4, 8])],
+        [info("go2", [], T.BOOL), info("a2", [4, 8]), info("b2", [4, 8]), info("row", [4, 8])])
+    return model([node("Mul", ["x", "x"], ["outer"]),
+                  node("Loop", ["m", "true", "x", "y"], ["fa", "fb", "rows"], body=body),
+                  node("Add", ["fa", "fb"], ["out"])],
+                 [info("x", [4, 8]), info("y", [4, 8])], [info("out", [4, 8]), info("rows", [None, 4, 8])],
+                 [constant("m", np.array(6, np.int64)), constant("true", np.array(True)),
+                  constant("two", np.array(2, np.int64)), constant("zero", np.array(0, np.int64)), weights("w", 8, 8),
+                  constant("limit", np.array(3.0, np.float32))])
+
+
+@case
+def loop_that_stops_early() -> onnx.ModelProto:
+    """The number of passes depends on the data: the scan output's first size is known only after running."""
+    body = helper.make_graph(
+        [node("Add", ["v", "one"], ["v2"]), node("ReduceMax", ["v2"], ["top"], keepdims=0),
+         node("Less", ["top", "five"], ["go2"]), node("Identity", ["v2"], ["row"])],
+        "body", [info("i", [], T.INT64), info("go", [], T.BOOL), info("v", [3])],
+        [info("go2", [], T.BOOL), info("v2", [3]), info("row", [3])])
+    return model([node("Loop", ["m", "", "x"], ["last", "rows"], body=body), node("Exp", ["rows"], ["e"])],
+                 [info("x", [3])], [info("last", [3]), info("e", [None, 3])],
+                 [constant("m", np.array(20, np.int64)), constant("one", np.array(1, np.float32)),
+                  constant("five", np.array(5, np.float32))])
+
+
+@case
+def loop_of_no_passes() -> onnx.ModelProto:
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["go2"]), node("Exp", ["v"], ["v2"])],
+        "body", [info("i", [], T.INT64), info("go", [], T.BOOL), info("v", [3])],
+        [info("go2", [], T.BOOL), info("v2", [3])])
+    return model([node("Loop", ["m", "false", "x"], ["y"], body=body)], [info("x", [3])], [info("y", [3])],
+                 [constant("m", np.array(4, np.int64)), constant("false", np.array(False))])
+
+
+@case
+def loop_in_a_loop() -> onnx.ModelProto:
+    inner = helper.make_graph(
+        [node("Identity", ["gi"], ["gi2"]), node("Mul", ["w", "u"], ["w2"])],
+        "inner", [info("j", [], T.INT64), info("gi", [], T.BOOL), info("w", [3])],
+        [info("gi2", [], T.BOOL), info("w2", [3])])
+    outer = helper.make_graph(
+        [node("Identity", ["go"], ["go2"]), node("Sigmoid", ["v"], ["u"]),
+         node("Loop", ["two", "", "v"], ["inner_out"], body=inner), node("Add", ["inner_out", "x"], ["v2"])],
+        "outer", [info("i", [], T.INT64), info("go", [], T.BOOL), info("v", [3])],
+        [info("go2", [], T.BOOL), info("v2", [3])])
+    return model([node("Loop", ["m", "", "x"], ["y"], body=outer)], [info("x", [3])], [info("y", [3])],
+                 [constant("m", np.array(3, np.int64)), constant("two", np.array(2, np.int64))])
