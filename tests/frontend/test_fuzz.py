@@ -17,7 +17,8 @@ from meta_infer.ir.verify_graph import verify_graph
 from meta_infer.support.errors import InternalError, MetaInferError
 
 node = helper.make_node
-MODELS = ("convolutions", "shapes", "control_flow")
+MODELS = ("convolutions", "shapes", "control_flow", "operators")
+INT64, FLOAT = TensorProto.INT64, TensorProto.FLOAT
 NUMBERS = (-(1 << 63), -7, -1, 0, 1, 2, 3, 5, 100, 1 << 20, (1 << 63) - 1)
 OPS = ("Relu", "Add", "Conv", "Reshape", "Concat", "Gather", "Softmax", "Slice", "Loop", "Cast", "Nope", "")
 
@@ -60,6 +61,36 @@ def control_flow(info: Any) -> tuple[Any, ...]:
              node("If", ["flag"], ["y"], then_branch=then, else_branch=other)]
     inputs = [info("x", [3]), info("flag", [], TensorProto.BOOL)]
     return nodes, inputs, [info("y", [3]), info("rows", None)], {"trips": np.array(4)}
+
+
+def operators(info: Any) -> tuple[Any, ...]:
+    """One node of many kinds each, all read by the outputs."""
+    rng = np.random.default_rng(0)
+    x, m = "x", "m"
+    nodes = [
+        node("AveragePool", [x], ["a"], kernel_shape=[2, 3], auto_pad="SAME_UPPER", count_include_pad=1),
+        node("ConvTranspose", [x, "w"], ["b"], strides=[2, 2], output_padding=[1, 0], dilations=[1, 1]),
+        node("Resize", [x, "", "scales"], ["c"], mode="linear", coordinate_transformation_mode="half_pixel"),
+        node("Split", [x, "parts"], ["d", "d2"], axis=1), node("Expand", ["d", "wide"], ["e"]),
+        node("Tile", [m, "two2"], ["f"]), node("ArgMax", [m], ["g"], axis=-1, keepdims=0, select_last_index=1),
+        node("CumSum", [m, "one"], ["h"], exclusive=1, reverse=0), node("Trilu", [m], ["i"], upper=0),
+        node("LSTM", ["q", "W", "R"], ["j", "j2"], hidden_size=2, direction="forward"),
+        node("InstanceNormalization", [x, "s", "s"], ["k"], epsilon=1e-5), node("Clip", [x, "lo"], ["l"]),
+        node("DepthToSpace", [x], ["n"], blocksize=2, mode="DCR"), node("LogSoftmax", [m], ["o"], axis=0),
+        node("ReduceL2", [m], ["p"], axes=[-1], keepdims=1), node("Range", ["lo0", "hi0", "step0"], ["r"]),
+        node("GlobalMaxPool", [x], ["t"]), node("HardSigmoid", [m], ["u"], alpha=0.3, beta=0.4),
+        node("Gemm", [m, m], ["v"], transA=1, beta=0.5), node("Where", ["cond", m, m], ["y"]),
+        node("GatherElements", [m, "index"], ["z"], axis=1), node("Squeeze", ["t", "axes"], ["aa"])]
+    constants = {
+        "w": rng.normal(size=(4, 2, 3, 3)), "scales": np.array([1, 1, 2, 0.5]), "s": np.ones(4), "lo": np.array(0),
+        "W": rng.normal(size=(1, 8, 3)), "R": rng.normal(size=(1, 8, 2)), "lo0": np.array(0), "hi0": np.array(7),
+        "step0": np.array(2)}
+    floats = {name: array.astype(np.float32) for name, array in constants.items()}
+    ints = {"parts": np.array([1, 3]), "wide": np.array([1, 3, 1, 1]), "two2": np.array([2, 2]), "one": np.array(1),
+            "index": np.zeros((3, 3), np.int64), "axes": np.array([2, 3]), "cond": np.array([True, False, True])}
+    unread = [name for n in nodes for name in n.output if name not in ("d", "t")]
+    inputs = [info(x, ["n", 4, 6, 8]), info(m, [3, 3]), info("q", [5, 1, 3])]
+    return nodes, inputs, [info(name, None, INT64 if name == "g" else FLOAT) for name in unread], floats | ints
 
 
 def mutate(rng: random.Random, graph: onnx.GraphProto, model: onnx.ModelProto) -> None:
@@ -111,7 +142,7 @@ def mutate(rng: random.Random, graph: onnx.GraphProto, model: onnx.ModelProto) -
 @pytest.mark.parametrize("name", MODELS)
 def test_damaged_models_never_give_a_traceback(make_model: Callable[..., Path], info: Any, name: str) -> None:
     nodes, inputs, outputs, constants = {"convolutions": convolutions, "shapes": shapes,
-                                         "control_flow": control_flow}[name](info)
+                                         "control_flow": control_flow, "operators": operators}[name](info)
     path = make_model(nodes, inputs, outputs, constants=constants, opset=14)
     verify_graph(import_model(path))
     whole, rng, sound = path.read_bytes(), random.Random(name), 0
