@@ -182,6 +182,25 @@ def test_a_processor_without_a_feature(package_file: Path, tmp_path: Path) -> No
     refuse(rewrite(tmp_path / "p.bin", members), r"lacks: amx_of_tomorrow \(target x86-64-v3\)")
 
 
+@pytest.mark.parametrize(("old", "new"), [
+    (b'"float32"', b'"float33"'), (b'"inputs"', b'"input"'), (b'"given"', b'"gives"'), (b'"min": 4', b'"min": "4 to"'),
+    (b'"name": "x"', b'"nom": "x"'), (b'"B",', b'1.5,'), (b'"code"', b'"cod"'),
+])
+def test_manifests_of_another_form(package_file: Path, tmp_path: Path, old: bytes, new: bytes) -> None:
+    members = contents(package_file)
+    assert old in members["manifest.json"]
+    members["manifest.json"] = members["manifest.json"].replace(old, new)
+    refuse(rewrite(tmp_path / "p.bin", members), "is not a manifest of format 1")
+
+
+def test_a_manifest_for_another_plan(package_file: Path, tmp_path: Path) -> None:
+    members = contents(package_file)
+    manifest = json.loads(members["manifest.json"])
+    manifest["outputs"].pop()
+    members["manifest.json"] = json.dumps(manifest).encode()
+    refuse(rewrite(tmp_path / "p.bin", members), "other inputs or outputs")
+
+
 def test_another_architecture(package_file: Path, tmp_path: Path) -> None:
     members = contents(package_file)
     members["manifest.json"] = members["manifest.json"].replace(b'"x86_64"', b'"riscv64"')

@@ -103,6 +103,22 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
         os.umask(before)
 
 
+@pytest.mark.parametrize("threshold", [0, 1, 50, 5000, 9000])
+def test_zip64_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: int) -> None:
+    """With the switch to ZIP64 at a small size instead of 4 GiB, everything is still found, also by zipfile."""
+    monkeypatch.setattr(archive, "_ZIP64_FROM", threshold)
+    members = {"empty": b"", "small": b"s" * 49, "large": b"l" * 6000, "last": b"x"}
+    path = tmp_path / "z"
+    size = archive.write_archive(path, {n: [d] for n, d in members.items()}, b"note")
+    assert size == path.stat().st_size
+    data = path.read_bytes()
+    found = read_archive(memoryview(data), "z")
+    assert {n: data[m.offset:m.offset + m.size] for n, m in found.members.items()} == members
+    assert all(m.offset % PAGE == 0 for m in found.members.values()) and found.comment == b"note"
+    with zipfile.ZipFile(path) as zipped:
+        assert zipped.testzip() is None and {n: zipped.read(n) for n in zipped.namelist()} == members
+
+
 @pytest.mark.parametrize("name_length", [1, 5, 2000])
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097])
 def test_alignment_for_every_size(tmp_path: Path, name_length: int, size: int) -> None:

@@ -1,8 +1,8 @@
 """Writing a ZIP of stored, page-aligned members: same bytes for the same contents, replaced atomically.
 
-The format is PKWARE's APPNOTE.TXT, version 2.0 features only. Members are stored, so that their data can be mapped
-from the file; each is pushed to a page boundary by an extra field of zeros in its local header (the field that
-Android's zipalign uses, 0xD935).
+The format is PKWARE's APPNOTE.TXT; a member or place beyond 4 GiB takes ZIP64 fields. Members are stored, so that
+their data can be mapped from the file; each is pushed to a page boundary by an extra field of zeros in its local
+header (the field that Android's zipalign uses, 0xD935).
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ from meta_infer.support.errors import PackageError
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR = struct.Struct("<4sIQI")
 _ALIGNMENT_FIELD = 0xD935
-_LARGEST = 0xFFFFFFFF
+_ZIP64_FIELD = 1
+_ELSEWHERE = 0xFFFFFFFF
+"""In a 32-bit field: the value stands in the ZIP64 field."""
+_ZIP64_FROM = 0xFFFFFFFF
 _UTF8 = 0x0800
 
 
@@ -54,29 +59,46 @@ def _alignment_extra(position: int) -> bytes:
     return struct.pack("<HHH", _ALIGNMENT_FIELD, missing - 4, PAGE) + bytes(missing - 6)
 
 
+def _short(value: int) -> int:
+    """A size or place as a 32-bit field has it."""
+    return value if value < _ZIP64_FROM else _ELSEWHERE
+
+
+def _zip64_extra(*values: int) -> bytes:
+    """The ZIP64 field with those of the values that have no room in their 32 bits."""
+    large = [value for value in values if value >= _ZIP64_FROM]
+    return struct.pack(f"<HH{len(large)}Q", _ZIP64_FIELD, 8 * len(large), *large) if large else b""
+
+
+def _end_records(count: int, size: int, offset: int, comment: bytes) -> bytes:
+    """The end record, after its ZIP64 form if the directory begins or ends too far out."""
+    end = _END.pack(b"PK\5\6", 0, 0, count, count, _short(size), _short(offset), len(comment)) + comment
+    if max(size, offset) < _ZIP64_FROM:
+        return end
+    end64 = _END64.pack(b"PK\6\6", _END64.size - 12, 45, 45, 0, 0, count, count, size, offset)
+    return end64 + _LOCATOR.pack(b"PK\6\7", 0, offset + size, 1) + end
+
+
 def _write_members(file: BinaryIO, members: Mapping[str, Sequence[Piece]], comment: bytes) -> int:
     clock, date = _dos_time()
     central, offset = [], 0
     for name, pieces in members.items():
         encoded, size, crc = name.encode(), total_bytes(pieces), _crc(pieces)
-        if size >= _LARGEST or offset >= _LARGEST:
-            raise PackageError(f"is {size + offset} bytes, more than the 4 GiB a package can hold",
-                               what=f"member {name!r}", hint="use a smaller precision for the weights")
-        extra = _alignment_extra(offset + _LOCAL.size + len(encoded))
-        file.write(_LOCAL.pack(b"PK\3\4", 20, _UTF8, 0, clock, date, crc, size, size, len(encoded), len(extra)))
+        extra = _zip64_extra(size, size)
+        extra += _alignment_extra(offset + _LOCAL.size + len(encoded) + len(extra))
+        file.write(_LOCAL.pack(b"PK\3\4", 45, _UTF8, 0, clock, date, crc, _short(size), _short(size), len(encoded),
+                               len(extra)))
         file.write(encoded + extra)
         for piece in pieces:
             file.write(piece)
-        central.append(_CENTRAL.pack(b"PK\1\2", 20, 20, _UTF8, 0, clock, date, crc, size, size, len(encoded), 0, 0,
-                                     0, 0, 0, offset) + encoded)
+        far = _zip64_extra(size, size, offset)
+        central.append(_CENTRAL.pack(b"PK\1\2", 45, 45, _UTF8, 0, clock, date, crc, _short(size), _short(size),
+                                     len(encoded), len(far), 0, 0, 0, 0, _short(offset)) + encoded + far)
         offset += _LOCAL.size + len(encoded) + len(extra) + size
     directory = b"".join(central)
-    if offset + len(directory) >= _LARGEST:
-        raise PackageError(f"is {offset} bytes, more than the 4 GiB a package can hold", what="the package",
-                           hint="use a smaller precision for the weights")
-    file.write(directory)
-    file.write(_END.pack(b"PK\5\6", 0, 0, len(members), len(members), len(directory), offset, len(comment)) + comment)
-    return offset + len(directory) + _END.size + len(comment)
+    end = _end_records(len(members), len(directory), offset, comment)
+    file.write(directory + end)
+    return offset + len(directory) + len(end)
 
 
 def write_archive(path: Path, members: Mapping[str, Sequence[Piece]], comment: bytes) -> int:

@@ -37,7 +37,7 @@ def layer_requests(buffers: Sequence[Mapping[str, Any]]) -> list[LayerRequest]:
 
 def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray | None],
                   symbols: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """Arrays by ONNX name from the bytes copied; None in `memory` for what never ran.
+    """Arrays by ONNX name, in execution order, from the bytes copied; None in `memory` for what never ran.
 
     The first buffer that was written counts, and of its writers the last.
     """
@@ -46,7 +46,7 @@ def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray 
         if raw is not None and (request.origin not in ran or ran[request.origin][0].buffer == request.buffer):
             ran[request.origin] = request, raw
     found = {}
-    for origin, (request, raw) in ran.items():
+    for origin, (request, raw) in sorted(ran.items(), key=lambda item: item[1][0].command):
         shape = tuple(evaluate_dim(d, symbols) for d in request.shape)
         found[origin] = _plain(raw.view(dtype_named(request.dtype).numpy), shape, request)
     return found

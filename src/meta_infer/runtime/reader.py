@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -79,8 +79,15 @@ class Package:
         try:
             manifest = json.loads(text)
             known = {MANIFEST, *manifest["members"]}
-        except (ValueError, KeyError, TypeError):
-            self._fail("is not a manifest", MANIFEST)
+            self.inputs, self.outputs = _tensors(manifest["inputs"]), _tensors(manifest["outputs"])
+            self.targets = tuple(Target(t["isa"], t["architecture"], t["device"], frozenset(t["features"]), t["code"],
+                                        t["plan"], t["weights"]) for t in manifest["targets"])
+            self.symbols = {str(name): {field: int(limits[field]) for field in ("min", "max", "step", "given")}
+                            for name, limits in manifest["symbols"].items()}
+            self.threads: int | None = manifest["threads"]
+            self.model = str(manifest["model"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._fail(f"is not a manifest of format {FORMAT_VERSION}: {error!r}", MANIFEST)
         for name in sorted(known ^ set(self._archive.members)):
             self._fail("is in the manifest but not in the file" if name in known else "is not in the manifest", name)
         return manifest
@@ -106,19 +113,6 @@ class Package:
         """A member that holds JSON, checked."""
         return json.loads(bytes(self.check(name)))
 
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        return tuple(Tensor(t["name"], t["dtype"], tuple(t["shape"])) for t in self.manifest["inputs"])
-
-    @property
-    def outputs(self) -> tuple[Tensor, ...]:
-        return tuple(Tensor(t["name"], t["dtype"], tuple(t["shape"])) for t in self.manifest["outputs"])
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        return tuple(Target(t["isa"], t["architecture"], t["device"], frozenset(t["features"]), t["code"], t["plan"],
-                            t["weights"]) for t in self.manifest["targets"])
-
     def tests(self) -> dict[str, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         """Bundled test vectors: name -> (inputs, expected outputs)."""
         found = {}
@@ -129,6 +123,15 @@ class Package:
                         {key.removeprefix(side): arrays[key] for key in arrays.files if key.startswith(side)}
                         for side in ("inputs/", "outputs/"))
         return found  # type: ignore[return-value]
+
+
+def _tensors(rows: Sequence[Mapping[str, Any]]) -> tuple[Tensor, ...]:
+    found = tuple(Tensor(row["name"], row["dtype"], tuple(row["shape"])) for row in rows)
+    for tensor in found:
+        dtype_named(tensor.dtype)                          # KeyError for a dtype of the future
+        if not all(isinstance(dim, int | str) for dim in tensor.shape):
+            raise TypeError(f"shape of {tensor.name!r}")
+    return found
 
 
 def _map_file(path: Path) -> mmap.mmap:

@@ -58,11 +58,11 @@ class Session:
         if mode not in MODES:
             raise UsageError(f"is {mode!r}, expected one of {', '.join(MODES)}", what="mode")
         if threads is None:
-            threads = 1 if mode == "eco" else package.manifest["threads"] or min(available_cores(), native.MAX_THREADS)
+            threads = 1 if mode == "eco" else package.threads or min(available_cores(), native.MAX_THREADS)
         if not isinstance(threads, int) or not 1 <= threads <= native.MAX_THREADS:
             raise UsageError(f"is {threads!r}, expected 1..{native.MAX_THREADS}", what="threads")
         self.package, self.threads, self.mode = package, threads, mode
-        self.symbols: Mapping[str, Mapping[str, int]] = package.manifest["symbols"]
+        self.symbols: Mapping[str, Mapping[str, int]] = package.symbols
         self._inputs, self._outputs = package.inputs, package.outputs
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
@@ -84,6 +84,10 @@ class Session:
             raise PackageError(error.text.decode(), what=what, hint=_CREATE_HINTS.get(error.code, "build it again"))
         self.info = native.Info()
         self._library.functions.mi_session_describe(self._handle, ctypes.byref(self.info))
+        if (self.info.inputs, self.info.outputs) != (len(self._inputs), len(self._outputs)):
+            self.close()
+            raise PackageError("its manifest and its command table have other inputs or outputs", what=what,
+                               hint=_CREATE_HINTS[native.BAD_PLAN])
 
     # --- what it is -----------------------------------------------------------------------------------------
 
@@ -185,7 +189,7 @@ class Session:
 
     def _check(self, code: int, error: native.Error) -> None:
         if code != native.OK:
-            raise _ERRORS.get(code, InputError)(error.text.decode(), what=f"model {self.package.manifest['model']!r}")
+            raise _ERRORS.get(code, InputError)(error.text.decode(), what=f"model {self.package.model!r}")
 
     # --- ending ---------------------------------------------------------------------------------------------
 
