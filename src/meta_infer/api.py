@@ -72,6 +72,10 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
     host = target if target.backend else load_profile("native")
     backend = backend_for(host)
     note_requests(config, target, trace)
+    runs_here = host.runs_on(load_profile("native"))
+    if config.verify and not runs_here:
+        trace.warn(f"code for {host.name} does not run on this machine, so nothing is compared: `meta-infer run` on a "
+                   "machine of its kind runs the package's own test")
 
     with trace.step("import") as figures:
         shapes = dict(parse_shape_spec(text) for text in config.shape)
@@ -131,7 +135,7 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
         figures["package_bytes"] = write_package(
             config.package_path, program, memory, [artifact], tests=tests, report=report,
             lock=build_lock(plan, artifact.compiler), config=config.as_yaml(), threads=config.threads)
-    if config.stop_after == "package" or not config.verify:
+    if config.stop_after == "package" or not config.verify or not runs_here:
         return BuildResult(config.package_path, report, trace)
 
     with trace.step("verify") as figures:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,12 @@ def test_beyond_tolerance_the_package_is_kept(cli: Cli, tmp_path: Path) -> None:
     ended = cli("build", "--model", write_model(tmp_path / "small.onnx"), "--tolerance", "1e-30")
     assert ended.code == 9 and "tolerance" in ended.err
     assert (tmp_path / "small.bin").exists()
+
+
+def test_a_processor_of_another_kind(cli: Cli, tmp_path: Path) -> None:
+    other = "cortex-a55" if os.uname().machine == "x86_64" else "x86-64-v2"
+    ended = cli("build", "--model", write_model(tmp_path / "small.onnx"), "--hardware", other)
+    assert ended.code == 0 and "does not run on this machine" in ended.err, ended.err
+    assert cli("inspect", tmp_path / "small.bin", "--verify").code == 0
+    ended = cli("run", tmp_path / "small.bin")
+    assert ended.code == 6 and "this machine is" in ended.err
