@@ -33,19 +33,19 @@ def probe(root: Path = Path("/"), cpus: frozenset[int] | None = None,
     features = _features(info)
     level = isa.highest_isa(architecture, features)
     if level is None:
-        unread.append(f"native: /proc/cpuinfo fits no known instruction set of {architecture}: no backend")
+        unread.append(f"/proc/cpuinfo fits no known instruction set of {architecture}: no backend")
     device: dict[str, Any] = {"name": "cpu0", "kind": "cpu"}
     if level is not None:
         device |= {"isa": level.name, "features": sorted((features & isa.EXTENSIONS) - level.features)}
     device["compute_units"] = _cores(root, cpus)
     clock = _clock_ghz(root, min(cpus), info)
     if clock is None:
-        unread.append("native: clock: neither cpufreq nor /proc/cpuinfo states it")
+        unread.append("clock: neither cpufreq nor /proc/cpuinfo states it")
     else:
         device["clock_ghz"] = clock
     device["precision"] = ["fp32"]
     memories = _memories(root, min(cpus), unread)
-    unread.append("native: macs_per_cycle and bandwidth cannot be read, only measured")
+    # macs_per_cycle and bandwidth can be measured but not read: no machine states them, so that is no warning.
     chip: dict[str, Any] = {"name": "native"}
     model = next((entry["model name"] for entry in info if "model name" in entry), None)
     if model:
@@ -104,10 +104,10 @@ def _memories(root: Path, cpu: int, unread: list[str]) -> list[dict[str, Any]]:
         if kind in caches:
             memories.append({"name": kind, "kind": kind, "size": format_size(caches[kind])})
     if not {"l1d", "l2"} <= set(caches):
-        unread.append(f"native: caches: /sys/devices/system/cpu/cpu{cpu}/cache lacks l1d or l2")
+        unread.append(f"caches: /sys/devices/system/cpu/cpu{cpu}/cache lacks l1d or l2")
     total = _memory_bytes(root)
     if total is None:
-        unread.append("native: memory: /proc/meminfo has no MemTotal")
+        unread.append("memory: /proc/meminfo has no MemTotal")
     else:
         memories.append({"name": "memory", "kind": "main", "size": format_size(total)})
     return memories
