@@ -37,6 +37,12 @@ def test_matches_numpy_at_every_shape(package_file: Path, threads: int, arena: s
                 assert_same(session.run(None, fed), expected(fed["x"], steps, flag))
 
 
+def test_realtime_touches_memory_at_load(package_file: Path) -> None:
+    fed = feeds(2, 8, 3, True)
+    with load(package_file, threads=2, mode="realtime") as session:
+        assert_same(session.run(None, fed), expected(fed["x"], 3, True))
+
+
 def test_describes_inputs_and_outputs_as_onnx_runtime_does(package_file: Path) -> None:
     with meta_infer.load(package_file) as session:
         assert [(i.name, i.shape, i.type) for i in session.get_inputs()] == [

@@ -34,8 +34,25 @@ def architecture() -> str:
 
 
 def available_cores() -> int:
-    """Processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processors this process may keep busy: those it may run on, within the CPU time its container is given."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = _cpu_quota(Path("/sys/fs/cgroup"))
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _cpu_quota(root: Path) -> float | None:
+    """CPUs' worth of time per period that the control group at `root` allows, None for no limit.
+
+    More threads than that are stopped together for the rest of every period, which is worse than fewer threads.
+    """
+    try:
+        if (root / "cpu.max").exists():                                         # version 2
+            quota, period = (root / "cpu.max").read_text().split()
+        else:
+            quota, period = ((root / "cpu" / f"cpu.cfs_{n}_us").read_text().strip() for n in ("quota", "period"))
+        return int(quota) / int(period) if quota not in ("max", "-1") else None
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
 
 
 def best_target(targets: Sequence[Target], what: str) -> Target:

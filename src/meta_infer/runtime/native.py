@@ -22,7 +22,7 @@ class Tensor(Structure):
 
 class Config(Structure):
     _fields_ = [("plan", c_void_p), ("plan_bytes", c_size_t), ("constants", c_void_p), ("constant_bytes", c_size_t),
-                ("threads", c_int32), ("arena", c_int32)]
+                ("threads", c_int32), ("arena", c_int32), ("touch", c_int32), ("reserved", c_int32)]
 
 
 class Watch(Structure):

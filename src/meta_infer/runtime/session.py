@@ -27,7 +27,8 @@ from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError, MetaInferError, PackageError, UsageError
 from meta_infer.support.switches import read_switches
 
-MODES = ("auto", "eco")
+MODES = ("auto", "eco", "realtime")
+"""How a session treats the machine: all it may use; one thread; or memory touched at load, so no run waits for it."""
 _ORT_WORDS = {"float32": "float", "float64": "double"}
 _ERRORS: dict[int, type[MetaInferError]] = {native.BAD_PLAN: PackageError}
 
@@ -76,7 +77,7 @@ class Session:
         self._library = load_library(bytes(package.check(self.target.code)), what)
         self._weights = np.frombuffer(package.member(self.target.weights), np.uint8)
         config = native.Config(plan.ctypes.data, plan.size, self._weights.ctypes.data, self._weights.size, threads,
-                               native.ARENA_MODES[read_switches().arena])
+                               native.ARENA_MODES[read_switches().arena], int(mode == "realtime"))
         error = native.Error()
         if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
                                                      ctypes.byref(error)) != native.OK:
@@ -257,8 +258,9 @@ def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
 def load(path: str | Path, threads: int | None = None, mode: str = "auto", verify: bool = False) -> Session:
     """Load the package at `path` for this machine.
 
-    `threads` is the most a run may use: by default what the package says, else one per core available; `mode` is
-    'auto' or 'eco' (one thread). Code, plan and manifest are always hashed, with `verify` the weights as well.
+    `threads` is the most a run may use: by default what the package says, else one per core available. `mode` is
+    'auto', 'eco' (one thread) or 'realtime' (all memory, at its upper bound, is touched now, not in the first runs).
+    Code, plan and manifest are always hashed, with `verify` the weights as well.
     Loading a package runs its code: load only packages you trust. Raises PackageError.
     """
     return Session(Package(path, verify=verify), threads, mode)

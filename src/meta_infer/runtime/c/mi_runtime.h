@@ -62,6 +62,8 @@ typedef struct {
     size_t constant_bytes;
     int32_t threads;        /* most threads a run may use, 1..MI_MAX_THREADS; 0 means one per processor */
     int32_t arena;          /* mi_arena_mode */
+    int32_t touch;          /* not 0: touch arena, scratch and constants now, so that no run meets a page fault */
+    int32_t reserved;
 } mi_session_config;
 
 /* Copy of one buffer right after a command. With `data` NULL only `bytes` is filled, with the size there. */

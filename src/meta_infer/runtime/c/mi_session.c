@@ -152,6 +152,20 @@ static int32_t reserve_buffers(mi_session *s, mi_error *error) {
     return MI_OK;
 }
 
+/* Read every page, and write those of our own, so that the system provides them now. */
+static void touch(const mi_session *s) {
+    size_t page = mi_os_page_bytes();
+    for (size_t i = 0; i < s->plan.header->constant_bytes; i += page) {
+        (void)*(const volatile unsigned char *)(s->constants + i);
+    }
+    for (size_t i = 0; s->arena != NULL && i < s->plan.header->arena_bytes; i += page) {
+        *(volatile unsigned char *)(s->arena + i) = 0;
+    }
+    for (size_t i = 0; i < s->scratch_bytes; i += page) {
+        *(volatile unsigned char *)(s->scratch + i) = 0;
+    }
+}
+
 int32_t mi_session_create(mi_session **session, const mi_session_config *config, mi_error *error) {
     mi_plan plan;
     if (session == NULL || config == NULL || config->threads < 0 || config->threads > MI_MAX_THREADS
@@ -181,6 +195,9 @@ int32_t mi_session_create(mi_session **session, const mi_session_config *config,
     if (code != MI_OK) {
         mi_session_destroy(s);
         return code;
+    }
+    if (config->touch) {
+        touch(s);
     }
     mi_pool_reserve(s->threads);
     *session = s;
