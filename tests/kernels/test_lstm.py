@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnxruntime
@@ -85,6 +86,17 @@ def test_absent_operands_and_outputs(given: tuple[str, ...], outputs: tuple[str,
     want = dict(zip(OUTPUTS, _onnx_runtime(arrays, given, attrs), strict=True))
     for name in outputs:
         np.testing.assert_allclose(got[name], want[name], 1e-5, 2e-6)
+
+
+@pytest.mark.parametrize("bits", [0, 512])
+def test_other_vector_widths(bits: int) -> None:
+    profile, given, attrs = replace(PROFILE, simd_bits=bits), ("x", "w", "r", "b"), {"hidden_size": 19}
+    arrays = _arrays(3, 2, 6, 19, 1)
+    group = _group(arrays, given, attrs, OUTPUTS)
+    (variant,) = LSTM.variants(group, profile)
+    got = run_group(group, LSTM, variant, layouts_of(variant, group), arrays, profile)
+    for name, want in zip(OUTPUTS, _onnx_runtime(arrays, given, attrs), strict=True):
+        np.testing.assert_allclose(got[name], want, 1e-5, 2e-6)
 
 
 def test_no_steps_yield_the_initial_state() -> None:
