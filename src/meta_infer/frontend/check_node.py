@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from onnx import AttributeProto, NodeProto, defs
 
 from meta_infer.frontend.attributes import attribute_type
-from meta_infer.frontend.importers import first_opset, is_imported, schema_for, suggestion
+from meta_infer.frontend.schemas import first_opset, schema_for, suggestion
+from meta_infer.ops.registry import ops_importing
 from meta_infer.support.errors import MetaInferError, ModelError, UnsupportedError
 
 _OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
@@ -34,7 +35,7 @@ def find_node_problems(node: NodeProto, opsets: Mapping[str, int], what: str) ->
     if schema is None or schema.deprecated:
         yield from _unknown_op(node, domain, opsets[domain], schema, what)
         return
-    if not is_imported(domain, node.op_type, schema.since_version):
+    if ops_importing(node.op_type, schema.since_version, domain) is None:
         yield UnsupportedError(f"op {node.op_type!r} (version {schema.since_version}) is not supported",
                                what=what, hint=suggestion(node.op_type))
     yield from _attribute_problems(node, schema, what)
@@ -45,7 +46,7 @@ def _unknown_op(node: NodeProto, domain: str, opset: int, schema: defs.OpSchema 
                 what: str) -> Iterator[MetaInferError]:
     op, first = node.op_type, first_opset(domain, node.op_type)
     where = f"opset {opset}" + (f" of {domain!r}" if domain else "")
-    if schema is None and is_imported(domain, op, opset):
+    if schema is None and ops_importing(op, opset, domain) is not None:
         return                                           # another vendor's op that an op file knows
     if schema is not None:
         yield ModelError(f"op {op!r} was removed in opset {schema.since_version}, the model declares {where}",

@@ -15,14 +15,15 @@ from meta_infer.frontend.check_model import node_label, node_name, opsets_of
 from meta_infer.frontend.check_node import check_dtypes, domain_of
 from meta_infer.frontend.declared import check_declared, region_input_types
 from meta_infer.frontend.fold import drop_dead, fold
-from meta_infer.frontend.importers import find_importer, schema_for, suggestion
 from meta_infer.frontend.load_onnx import LoadedModel
 from meta_infer.frontend.names import NameTable
+from meta_infer.frontend.schemas import schema_for, suggestion
 from meta_infer.frontend.topology import reads_of, sorted_nodes
 from meta_infer.ir.graph import Graph, Node, Value, free_names
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.ops.infer import constant_type, infer_node
 from meta_infer.ops.opdef import ImportContext, OnnxNode, ShapeError, TensorType
+from meta_infer.ops.registry import ops_importing
 from meta_infer.support.errors import InternalError, MetaInferError, ModelError, UnsupportedError
 
 Names = ChainMap[str, str]
@@ -112,8 +113,8 @@ class GraphImporter:
         label, domain = node_label(proto, index, body.where), domain_of(proto)
         schema = schema_for(domain, proto.op_type, self._opsets[domain])
         version = schema.since_version if schema is not None else self._opsets[domain]
-        entry = find_importer(domain, proto.op_type, version)
-        if entry is None:
+        rule = ops_importing(proto.op_type, version, domain)
+        if rule is None:
             raise UnsupportedError(f"op {proto.op_type!r} (version {version}) is not supported", what=label,
                                    hint=suggestion(proto.op_type))
         inputs = tuple(body.names[name] if name else "" for name in proto.input)
@@ -128,9 +129,9 @@ class GraphImporter:
         outputs = tuple(self._name(body, name) if name in live else "" for name in proto.output)
         node = OnnxNode(proto.op_type, domain, version, inputs, outputs, attributes.plain, node_name(proto, index),
                         attributes.tensors, regions)
-        convert = entry[0].convert
+        convert = rule.convert
         with self._explained(label, inputs):
-            made = [Node(entry[1].name, inputs, outputs, attributes.plain, (node.name,), tuple(regions.values()))
+            made = [Node(proto.op_type, inputs, outputs, attributes.plain, (node.name,), tuple(regions.values()))
                     ] if convert is None else convert(node, self._context(body))
             for core in made:
                 self._emit(body, core if core.origins else replace(core, origins=(node.name,)))

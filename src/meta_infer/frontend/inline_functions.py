@@ -11,8 +11,9 @@ from onnx import GraphProto, NodeProto, inliner
 from meta_infer.frontend.attributes import default_attributes
 from meta_infer.frontend.check_model import opsets_of
 from meta_infer.frontend.check_node import domain_of
-from meta_infer.frontend.importers import is_imported, schema_for
+from meta_infer.frontend.schemas import schema_for
 from meta_infer.frontend.topology import subgraphs
+from meta_infer.ops.registry import ops_importing
 from meta_infer.support.errors import ModelError
 
 _ROUNDS = 8                                              # bodies of function ops may use function ops again
@@ -76,7 +77,7 @@ def _expandable(graph: GraphProto, opsets: dict[str, int]) -> set[tuple[str, str
     for node in _all_nodes(graph):
         domain = domain_of(node)
         schema = schema_for(domain, node.op_type, opsets[domain]) if domain in opsets else None
-        if schema is None or is_imported(domain, node.op_type, schema.since_version):
+        if schema is None or ops_importing(node.op_type, schema.since_version, domain) is not None:
             continue
         if schema.has_function or schema.has_context_dependent_function:  # type: ignore[attr-defined]
             found.add((domain, node.op_type))

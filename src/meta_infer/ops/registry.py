@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from meta_infer.ops import (
     activation,
     arg_max,
@@ -74,6 +76,7 @@ def op_named(name: str) -> OpDef:
     return _BY_NAME[name]
 
 
+@cache
 def ops_importing(onnx_op: str, version: int, domain: str = "") -> OnnxImport | None:
     """The rule that imports ONNX op `onnx_op` whose schema is of `version` (its since_version); None when none does.
 

@@ -1,4 +1,4 @@
-"""Which core op an ONNX op imports to, and what to suggest when there is none."""
+"""What ONNX knows of an op at an opset, and what to suggest for an op that is not supported."""
 
 from __future__ import annotations
 
@@ -7,17 +7,7 @@ from functools import cache
 
 from onnx import defs
 
-from meta_infer.ops.opdef import OnnxImport, OpDef
 from meta_infer.ops.registry import OPS
-
-
-@cache
-def _table() -> dict[tuple[str, str], list[tuple[OnnxImport, OpDef]]]:
-    table: dict[tuple[str, str], list[tuple[OnnxImport, OpDef]]] = {}
-    for op in OPS:
-        for entry in op.onnx:
-            table.setdefault((entry.domain, entry.op), []).append((entry, op))
-    return table
 
 
 @cache
@@ -27,16 +17,6 @@ def _since_versions() -> dict[tuple[str, str], list[int]]:
     for schema in defs.get_all_schemas_with_history():
         found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
     return {key: sorted(versions) for key, versions in found.items()}
-
-
-def find_importer(domain: str, op: str, version: int) -> tuple[OnnxImport, OpDef] | None:
-    """The entry for `version` of an op, and the core op that holds it; None when it cannot be imported."""
-    entries = _table().get((domain, op), [])
-    return next((e for e in entries if e[0].since <= version <= e[0].until), None)
-
-
-def is_imported(domain: str, op: str, version: int) -> bool:
-    return find_importer(domain, op, version) is not None
 
 
 @cache
@@ -53,7 +33,7 @@ def first_opset(domain: str, op: str) -> int | None:
 
 def suggestion(op: str) -> str:
     """What to try instead of an op that is not supported: the nearest name that is, else a way out."""
-    names = sorted({name for _, name in _table()})
+    names = sorted({rule.op for op in OPS for rule in op.onnx})
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(op.lower(), folded, 1, cutoff=0.7)
     if near and folded[near[0]] != op:
