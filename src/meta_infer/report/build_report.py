@@ -15,6 +15,7 @@ from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
 from meta_infer.ir.program import MemoryPlan, Program
+from meta_infer.report.limits import broken_limits
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 
@@ -32,6 +33,8 @@ def note_requests(config: BuildConfig, target: Profile, trace: Trace) -> None:
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
     if config.memory_limit_mib is not None or config.target_latency_ms is not None:
         trace.warn("limits are compared with the result, but no search acts on them yet")
+    if config.search_mode != "balanced":
+        trace.warn(f"search mode {config.search_mode}: there is no search yet, every mode takes the default plan")
 
 
 def group_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -62,6 +65,16 @@ def latency_estimate(config: BuildConfig, target: Profile, plan: Plan) -> dict[s
 def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan, program: Program,
                  memory: MemoryPlan, trace: Trace) -> dict[str, Any]:
     """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports."""
+    figures = {
+        "arena_bytes": memory.sizes.get("ram", 0),
+        "arena_lower_bound_bytes": memory.lower_bounds.get("ram", 0),
+        "weight_bytes": sum(a.nbytes for a in program.constants.values()),
+        "kernels": len(program.kernels),
+        "commands": len(program.commands),
+        **latency_estimate(config, target, plan),
+    }
+    for warning in broken_limits(config, figures):
+        trace.warn(warning)
     return {
         "model": program.name,
         "hardware": target.name,
@@ -69,14 +82,7 @@ def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan
         "isa": host.isa,
         "precision": "fp32",
         "groups": group_rows(plan),
-        "figures": {
-            "arena_bytes": memory.sizes.get("ram", 0),
-            "arena_lower_bound_bytes": memory.lower_bounds.get("ram", 0),
-            "weight_bytes": sum(a.nbytes for a in program.constants.values()),
-            "kernels": len(program.kernels),
-            "commands": len(program.commands),
-            **latency_estimate(config, target, plan),
-        },
+        "figures": figures,
         "target_latency_ms": config.target_latency_ms,
         **trace.as_json(),
     }
