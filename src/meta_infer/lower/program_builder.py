@@ -84,13 +84,15 @@ class ProgramBuilder:
     def kernel(self, func: LoopFunc) -> str:
         """The name under which the program holds `func`; equal functions share one."""
         anonymous = replace(func, name="")
-        if anonymous not in self._kernel_names:
-            name, count = func.name, 2
-            while name in self.kernels:
-                name, count = f"{func.name}_{count}", count + 1
-            self._kernel_names[anonymous] = name
-            self.kernels[name] = replace(func, name=name)
-        return self._kernel_names[anonymous]
+        known = self._kernel_names.get(anonymous)              # hashing a function walks all of it: once is enough
+        if known is not None:
+            return known
+        name, count = func.name, 2
+        while name in self.kernels:
+            name, count = f"{func.name}_{count}", count + 1
+        self._kernel_names[anonymous] = name
+        self.kernels[name] = replace(func, name=name)
+        return name
 
     def calls(self, lowering: Lowering, args: dict[str, str], stem: str, origins: Sequence[str],
               label: str) -> list[Command]:

@@ -18,6 +18,9 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def __hash__(self) -> int:                    # hashed a million times when kernels are compared: one field is enough
+        return hash(self.name)
+
     @property
     def bytes(self) -> int:
         """Bytes of one element in memory; sub-byte types are stored packed, so this is an error for them."""
