@@ -17,6 +17,7 @@ from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
+from meta_infer.package.archive import make_folder
 from meta_infer.package.format import CONFIG, TestVector
 from meta_infer.package.writer import write_package
 from meta_infer.passes.covers import propose_covers
@@ -72,6 +73,8 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
     host = target if target.backend else load_profile("native")
     backend = backend_for(host)
     note_requests(config, target, trace)
+    if config.stop_after in ("", "package"):
+        make_folder(config.package_path)
     runs_here = host.runs_on(load_profile("native"))
     if config.verify and not runs_here:
         trace.warn(f"code for {host.name} does not run on this machine, so nothing is compared: `meta-infer run` on a "

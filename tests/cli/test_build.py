@@ -117,3 +117,18 @@ def test_a_processor_of_another_kind(cli: Cli, tmp_path: Path) -> None:
     assert cli("inspect", tmp_path / "small.bin", "--verify").code == 0
     ended = cli("run", tmp_path / "small.bin")
     assert ended.code == 6 and "this machine is" in ended.err
+
+
+def test_the_output_folder_is_made(cli: Cli, tmp_path: Path) -> None:
+    output = tmp_path / "new" / "folder" / "m.bin"
+    assert cli("build", "-m", write_model(tmp_path / "small.onnx"), "-o", output, "--no-verify").code == 0
+    assert output.exists()
+
+
+def test_an_output_that_cannot_be_written_fails_before_the_work(cli: Cli, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    for output in (tmp_path, model / "m.bin"):
+        ended = cli("build", "-m", model, "-o", output)
+        assert ended.code == 6 and "--output" in ended.err and "build: import" not in ended.err
+    assert cli("build", "-m", model, "-o", tmp_path / "none" / "m.bin", "--stop-after", "import").code == 0
+    assert not (tmp_path / "none").exists()

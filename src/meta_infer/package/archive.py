@@ -101,6 +101,20 @@ def _write_members(file: BinaryIO, members: Mapping[str, Sequence[Piece]], comme
     return offset + len(directory) + len(end)
 
 
+def make_folder(path: Path) -> None:
+    """The folder that the file `path` will go to, made now: a build should fail before its work, not after it.
+
+    Raises PackageError when it cannot be made or written to, or when `path` is itself a folder.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        problem = "is a folder" if path.is_dir() else "" if os.access(path.parent, os.W_OK) else "its folder is read-only"
+    except OSError as error:
+        problem = f"its folder cannot be made: {error.strerror}"
+    if problem:
+        raise PackageError(problem, what=f"package {str(path)!r}", hint="choose another --output")
+
+
 def write_archive(path: Path, members: Mapping[str, Sequence[Piece]], comment: bytes) -> int:
     """Write `members` in order to `path` and return the file's bytes.
 
