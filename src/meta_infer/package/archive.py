@@ -108,7 +108,8 @@ def make_folder(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        problem = "is a folder" if path.is_dir() else "" if os.access(path.parent, os.W_OK) else "its folder is read-only"
+        writable = os.access(path.parent, os.W_OK)
+        problem = "is a folder" if path.is_dir() else "" if writable else "its folder is read-only"
     except OSError as error:
         problem = f"its folder cannot be made: {error.strerror}"
     if problem:
