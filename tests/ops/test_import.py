@@ -119,6 +119,8 @@ CASES = {
     "ReduceSum of no axes": case("ReduceSum", 13, [x(2, 3), None], {1: i64()}, noop_with_empty_axes=1),
     "BatchNormalization 7": case("BatchNormalization", 7, [x(2, 3, 4, 5), x(3), x(3), x(3), abs(x(3)) + 0.1]),
     "BatchNormalization 9": case("BatchNormalization", 9, [x(2, 3), x(3), x(3), x(3), abs(x(3)) + 0.1]),
+    "Swish": case("Swish", 24, [x(2, 3)]),
+    "Swish with alpha": case("Swish", 24, [x(2, 3)], alpha=1.5),
     "GroupNormalization 21": case("GroupNormalization", 21, [x(2, 6, 4, 5), x(6), x(6)], num_groups=3),
     "Gemm 7": case("Gemm", 7, [x(2, 3), x(3, 4), x(4)], alpha=0.5, beta=2.0),
     "Gemm 11 without c": case("Gemm", 11, [x(3, 2), x(3, 4)], transA=1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.upper_slice import sliced, upper_shape
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -52,6 +53,28 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
                       exclusive=bool(attr_int(node, "exclusive")), reverse=bool(attr_int(node, "reverse"))),)
 
 
+def _decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
+               types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
+    """y = CumSum(x)  ->  y = ReduceSum(Where(mask, x, 0)): one sum per position over what comes up to it
+
+    x gets a new dimension of the positions before `axis`; the mask of a longer axis starts with that of a shorter
+    one. Quadratic in the axis, hence refused when the widened tensor could be large.
+    """
+    x, axis, origins = types[node.inputs[0]], int_of(node.attrs, "axis"), node.origins
+    n, behind = x.shape[axis], len(x.shape) - axis - 1
+    sizes = upper_shape((n, n))
+    if sizes is None or upper_shape((*x.shape, n)) is None:
+        return None
+    ones, skipped = np.ones(sizes, np.bool_), int(bool_of(node.attrs, "exclusive", False))
+    kept = np.triu(ones, skipped) if bool_of(node.attrs, "reverse", False) else np.tril(ones, -skipped)
+    mask, cut = sliced(kept.reshape(*sizes, *(1,) * behind), (n, n, *(1,) * behind), fresh, constant, "mask", origins)
+    zero = constant(np.zeros((), x.dtype.numpy), "zero")
+    row, wide = fresh(node.inputs[0]), fresh(node.outputs[0])
+    return (*cut, Node("Reshape", (node.inputs[0],), (row,), {"shape": (*x.shape[:axis], 1, *x.shape[axis:])}, origins),
+            Node("Where", (mask, row, zero), (wide,), origins=origins),
+            Node("ReduceSum", (wide,), node.outputs, {"axes": (axis + 1,), "keepdims": False}, origins))
+
+
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape, axis in (((5,), 0), ((3, 7), 1), ((3, 7), 0), ((2, 1, 5), 1), ((2, 0), 1)):
         for exclusive in (False, True):
@@ -62,6 +85,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
                              onnx_attrs=flags)
 
 
-CUM_SUM = OpDef("CumSum", _infer, _reference, _samples, (OnnxImport("CumSum", 11, convert=_import),), flops=_flops)
+CUM_SUM = OpDef("CumSum", _infer, _reference, _samples, (OnnxImport("CumSum", 11, convert=_import),), flops=_flops,
+                decompose=_decompose)
 
 OPS: tuple[OpDef, ...] = (CUM_SUM,)

@@ -1,4 +1,4 @@
-"""What is valid ONNX and refused at import, as data: tests, documentation and checks of a model read this one list.
+"""What is valid ONNX and refused, at import or for want of a kernel, as data: tests, documentation and checks of a model read this one list.
 
 An ONNX op that no OpDef imports is a gap as a whole and is not listed.
 """
@@ -43,6 +43,11 @@ GAPS: tuple[Gap, ...] = (
     Gap("Pow", "integer base with an exponent other than the constants 1 to 4", "pow computes in float32",
         "cast the base to float32"),
     Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
+    Gap("GatherElements", "dynamic shapes", "decomposes with constant strides", "fix the shape with --shape"),
+    Gap("CumSum", "an axis of thousands, or a wide range of sizes", "decomposes in the square of the axis",
+        "a smaller range in --shape"),
+    Gap("Range", "more than 4 million elements possible", "decomposes with a constant of the largest size",
+        "a smaller range in --shape"),
     Gap("Loop", "a carried value that changes shape", "its memory is planned once", "a scan output, or padding"),
 )
 

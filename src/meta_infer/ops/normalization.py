@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -100,6 +100,24 @@ def _batch(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     return (np.asarray((x - mean) * factor + bias, x.dtype),)
 
 
+def _decompose_batch(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
+                     types: Mapping[str, TensorType]) -> tuple[Node, ...]:
+    """y = BatchNormalization(x, s, b, m, v)  ->  f = s / sqrt(v + e);  y = x * f + (b - m * f), per channel"""
+    x, scale, bias, mean, variance = node.inputs
+    type, origins = types[x], node.origins
+    columns: Attr = (type.shape[1], *(1,) * (len(type.shape) - 2))
+    epsilon = constant(np.array(float_of(node.attrs, "epsilon"), type.dtype.numpy), "epsilon")
+    above, root, factor, part, shift, f, s, scaled = (fresh(node.outputs[0]) for _ in range(8))
+    return (Node("Add", (variance, epsilon), (above,), origins=origins),
+            Node("Sqrt", (above,), (root,), origins=origins),
+            Node("Div", (scale, root), (factor,), origins=origins),
+            Node("Mul", (mean, factor), (part,), origins=origins),
+            Node("Sub", (bias, part), (shift,), origins=origins),
+            Node("Reshape", (factor,), (f,), {"shape": columns}, origins),
+            Node("Reshape", (shift,), (s,), {"shape": columns}, origins),
+            Node("Mul", (x, f), (scaled,), origins=origins), Node("Add", (scaled, s), node.outputs, origins=origins))
+
+
 def _instance(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     x = arrays[0]
     assert x is not None
@@ -128,7 +146,7 @@ def _import_instance(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 def _import_group(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """x [n, c, ...]  ->  InstanceNormalization of x as [n, groups, c/groups * ...], then scale and bias.
 
-    Version 18 has one scale and bias per group, version 21 one per channel.
+    Version 21 has one scale and bias per channel; version 18, one per group, was withdrawn from the specification.
     """
     shape, groups = shape_of(node, ctx), attr_int(node, "num_groups")
     if len(shape) < 3 or groups < 1 or (isinstance(shape[1], int) and shape[1] % groups):
@@ -138,10 +156,6 @@ def _import_group(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     grouped, normal = ctx.fresh(x), ctx.fresh(node.outputs[0])
     rows: Attr = (shape[0], groups, product(shape[1:]) // groups)
     yield core_node(node, "Reshape", (x,), (grouped,), shape=rows)
-    if node.version < 21:
-        yield core_node(node, "InstanceNormalization", (grouped, scale, bias), (normal,), epsilon=epsilon)
-        yield core_node(node, "Reshape", (normal,), node.outputs, shape=shape)
-        return
     one, zero = (ctx.constant(np.full(groups, v, dtype), "group") for v in (1, 0))
     plain, scaled, columns = ctx.fresh(normal), ctx.fresh(normal), (shape[1], *(1,) * (len(shape) - 2))
     yield core_node(node, "InstanceNormalization", (grouped, one, zero), (normal,), epsilon=epsilon)
@@ -170,9 +184,10 @@ def _instance_samples(rng: np.random.Generator) -> Iterable[Sample]:
 LAYER_NORMALIZATION = OpDef("LayerNormalization", _infer_layer, _layer, _layer_samples,
                             (OnnxImport("LayerNormalization", 17, convert=_import_layer),), flops=_flops)
 BATCH_NORMALIZATION = OpDef("BatchNormalization", _infer_channels, _batch, _batch_samples,
-                            (OnnxImport("BatchNormalization", 7, convert=_import_batch),), flops=_affine_flops)
+                            (OnnxImport("BatchNormalization", 7, convert=_import_batch),), flops=_affine_flops,
+                             decompose=_decompose_batch)
 INSTANCE_NORMALIZATION = OpDef("InstanceNormalization", _infer_channels, _instance, _instance_samples,
                                (OnnxImport("InstanceNormalization", 6, convert=_import_instance),
-                                OnnxImport("GroupNormalization", 18, convert=_import_group)), flops=_flops)
+                                OnnxImport("GroupNormalization", 21, convert=_import_group)), flops=_flops)
 
 OPS: tuple[OpDef, ...] = (LAYER_NORMALIZATION, BATCH_NORMALIZATION, INSTANCE_NORMALIZATION)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import Dim, ceildiv, dim_max, product
 from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.broadcast import CONTENT_LIMIT
 from meta_infer.ops.opdef import InferContext, OnnxImport, OpDef, Sample, ShapeError, TensorType
+from meta_infer.ops.upper_slice import sliced, upper_shape
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -45,6 +47,19 @@ def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[
     return product(outputs[0].shape)
 
 
+def _decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
+               types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
+    """y = Range(start, limit, delta)  ->  y = start + delta * (0, 1, 2, ...), cut to the size of y"""
+    made, origins = types[node.outputs[0]], node.origins
+    sizes = upper_shape(made.shape)
+    if sizes is None:
+        return None
+    steps, cut = sliced(np.arange(sizes[0], dtype=made.dtype.numpy), made.shape, fresh, constant, "steps", origins)
+    scaled = fresh(node.outputs[0])
+    return (*cut, Node("Mul", (steps, node.inputs[2]), (scaled,), origins=origins),
+            Node("Add", (scaled, node.inputs[0]), node.outputs, origins=origins))
+
+
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     for start, limit, delta in ((0, 5, 1), (3, 3, 1), (10, -1, -3), (2, 11, 4), (5, 0, 1)):
         for dtype in (np.int64, np.int32, np.float32):
@@ -52,6 +67,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample(tuple(np.array(v, np.float32) for v in (0.5, 2.1, 0.25)))
 
 
-RANGE = OpDef("Range", _infer, _reference, _samples, (OnnxImport("Range", 11),), flops=_flops)
+RANGE = OpDef("Range", _infer, _reference, _samples, (OnnxImport("Range", 11),), flops=_flops,
+              decompose=_decompose)
 
 OPS: tuple[OpDef, ...] = (RANGE,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.upper_slice import sliced, upper_shape
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -41,6 +42,20 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     return (core_node(node, "Trilu", node.inputs[:1], node.outputs, upper=bool(attr_int(node, "upper", 1)), k=k),)
 
 
+def _decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
+               types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
+    """y = Trilu(x)  ->  y = Where(mask, x, 0); the mask of a larger matrix starts with that of a smaller one"""
+    x, k = types[node.inputs[0]], int_of(node.attrs, "k", 0)
+    sizes = upper_shape(x.shape[-2:])
+    if sizes is None:
+        return None
+    ones = np.ones(sizes, np.bool_)
+    kept = np.triu(ones, k) if bool_of(node.attrs, "upper", True) else np.tril(ones, k)
+    mask, cut = sliced(kept, x.shape[-2:], fresh, constant, "mask", node.origins)
+    zero = constant(np.zeros((), x.dtype.numpy), "zero")
+    return (*cut, Node("Where", (mask, node.inputs[0], zero), node.outputs, origins=node.origins))
+
+
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape in ((3, 5), (5, 3), (2, 4, 4), (1, 1), (0, 3)):
         for k in (0, 1, -2, 7):
@@ -51,6 +66,6 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 TRILU = OpDef("Trilu", _infer, _reference, _samples, (OnnxImport("Trilu", 14, convert=_import),),
-              flops=lambda attrs, inputs, outputs: 0)
+              flops=lambda attrs, inputs, outputs: 0, decompose=_decompose)
 
 OPS: tuple[OpDef, ...] = (TRILU,)
