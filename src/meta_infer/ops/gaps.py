@@ -1,6 +1,7 @@
-"""What is valid ONNX and refused, at import or for want of a kernel, as data: tests, documentation and checks of a model read this one list.
+"""What is valid ONNX and refused, at import or for want of a kernel, as data.
 
-An ONNX op that no OpDef imports is a gap as a whole and is not listed.
+Tests, documentation and checks of a model read this one list. An ONNX op that no OpDef imports is a gap
+as a whole and is not listed.
 """
 
 from __future__ import annotations
