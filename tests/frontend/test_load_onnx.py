@@ -47,6 +47,14 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
     assert "a.onnx" in caught.value.hint
 
 
+def test_a_file_too_big_for_protobuf_is_not_even_read(tmp_path: Path) -> None:
+    with (tmp_path / "big.onnx").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(ModelError, match="over 2 GB") as caught:
+        import_model(tmp_path / "big.onnx")
+    assert "save_as_external_data" in caught.value.hint
+
+
 def test_every_truncation_is_a_clear_error(make_model: Callable[..., Path], info: Callable[..., Any]) -> None:
     path = relu_model(make_model, info)
     whole = path.read_bytes()

@@ -145,7 +145,11 @@ class GraphImporter:
 
     def _emit(self, body: _Body, node: Node) -> None:
         """Type the outputs of a core node and add it, or the constants it is known to give."""
-        types = infer_node(node, self._types, self._known, self._fresh_symbol)[:len(node.outputs)]
+        try:
+            types = infer_node(node, self._types, self._known, self._fresh_symbol)[:len(node.outputs)]
+        except ShapeError as error:                      # `_explained` names node and operands as the model does
+            text = str(error).removeprefix(f"{node.label}: ").rsplit("; its inputs are", 1)[0]
+            raise ShapeError(text) from None
         folded = fold(node, types, self._known)
         if folded is not None:
             for name, array in zip(node.outputs, folded, strict=False):
@@ -202,8 +206,7 @@ class GraphImporter:
         except MetaInferError:
             raise
         except ShapeError as error:
-            text = str(error).split("): ", 1)[-1].split("; its inputs are", 1)[0]
-            raise ModelError(f"{text}; its inputs are {operands}", what=label,
+            raise ModelError(f"{error}; its inputs are {operands}", what=label,
                              hint="check the shapes this node meets; --shape sets those of the model's inputs"
                              ) from error
         except Exception as error:                       # an op file met something it did not foresee

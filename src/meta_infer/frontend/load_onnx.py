@@ -123,17 +123,18 @@ def load_onnx(path: str | Path) -> LoadedModel:
     if path.is_dir():
         raise ModelError("is a folder, not an ONNX file", what=what, hint=_onnx_files_in(path))
     try:
-        data = path.read_bytes()
+        too_big = path.stat().st_size > _PROTOBUF_LIMIT
+        data = b"" if too_big else path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", what=what, hint="check the path") from error
+    if too_big:
+        raise ModelError("is over 2 GB, more than protobuf can read in one file", what=what,
+                         hint="save it with onnx.save(model, path, save_as_external_data=True)")
     if not data:
         raise ModelError("is empty", what=what, hint="copy or export the model again")
     for magic, (problem, hint) in _OTHER_FORMATS.items():
         if data.startswith(magic):
             raise ModelError(problem, what=what, hint=hint)
-    if len(data) > _PROTOBUF_LIMIT:
-        raise ModelError("is over 2 GB, more than protobuf can read in one file", what=what,
-                         hint="save it with onnx.save(model, path, save_as_external_data=True)")
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
