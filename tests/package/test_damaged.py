@@ -15,9 +15,7 @@ from meta_infer.package.archive import write_archive
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
 from meta_infer.support.errors import PackageError
-
-PLAN = "targets/x86-64-v3/plan.bin"
-CODE = "targets/x86-64-v3/code.so"
+from tests.runtime.programs import CODE, ISA, PLAN
 
 
 def contents(package: Path) -> dict[str, bytes]:
@@ -178,8 +176,10 @@ def test_names_that_leave_their_folder(package_file: Path, tmp_path: Path, name:
 
 def test_a_processor_without_a_feature(package_file: Path, tmp_path: Path) -> None:
     members = contents(package_file)
-    members["manifest.json"] = members["manifest.json"].replace(b'"avx2"', b'"amx_of_tomorrow"')
-    refuse(rewrite(tmp_path / "p.bin", members), r"lacks: amx_of_tomorrow \(target x86-64-v3\)")
+    manifest = json.loads(members["manifest.json"])
+    manifest["targets"][0]["features"].append("amx_of_tomorrow")
+    members["manifest.json"] = json.dumps(manifest).encode()
+    refuse(rewrite(tmp_path / "p.bin", members), rf"lacks: amx_of_tomorrow \(target {ISA}\)")
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -203,8 +203,10 @@ def test_a_manifest_for_another_plan(package_file: Path, tmp_path: Path) -> None
 
 def test_another_architecture(package_file: Path, tmp_path: Path) -> None:
     members = contents(package_file)
-    members["manifest.json"] = members["manifest.json"].replace(b'"x86_64"', b'"riscv64"')
-    refuse(rewrite(tmp_path / "p.bin", members), "holds code for x86-64-v3, this machine is")
+    manifest = json.loads(members["manifest.json"])
+    manifest["targets"][0]["architecture"] = "pdp11"
+    members["manifest.json"] = json.dumps(manifest).encode()
+    refuse(rewrite(tmp_path / "p.bin", members), f"holds code for {ISA}, this machine is")
 
 
 def test_code_that_is_no_code(package_file: Path, tmp_path: Path) -> None:

@@ -18,14 +18,16 @@ import numpy as np
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.hardware.isa import highest_isa
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Expr, LoopFunc, minimum
 from meta_infer.ir.program import BufferDecl, Call, Copy, Fill, If, InputDim, Loop, Program, SetDim
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
-from meta_infer.package.format import TestVector
+from meta_infer.package.format import TestVector, code_member, plan_member
 from meta_infer.package.writer import write_package
+from meta_infer.runtime.cpu import architecture, cpu_features
 from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import BOOL, FLOAT32, INT64
 
@@ -34,7 +36,10 @@ W = Symbol("W", 4, 256, 4)
 STEPS = Symbol("steps_taken", 0, 6)
 PASS = Symbol("pass", 0, 6)
 SIZE: Dim = B.dim * W.dim
-ISA = "x86-64-v3"
+_HOST = highest_isa(architecture(), cpu_features())
+assert _HOST is not None, "no known instruction set fits this processor"
+ISA = _HOST.name
+CODE, PLAN = code_member(ISA), plan_member(ISA)
 CHUNK = 16
 BIAS = np.array([1.0], np.float32)
 

@@ -40,7 +40,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory, package_file: Path) -> Parts
         # Generated code is compiled with -fwrapv, unlike the runtime: its integer tensors wrap around.
         units[-1].write_text('#pragma GCC optimize("wrapv")\n' + text)
     package = Package(package_file)
-    (folder / "plan.bin").write_bytes(package.member("targets/x86-64-v3/plan.bin"))
+    (folder / "plan.bin").write_bytes(package.member(programs.PLAN))
     (folder / "weights.bin").write_bytes(package.member("weights.bin"))
     return Parts(folder, units, folder / "plan.bin", folder / "weights.bin")
 
@@ -52,7 +52,7 @@ def build(parts: Parts, name: str, *flags: str) -> Path:
         pytest.skip("C RUNTIME NOT CHECKED: no gcc on this machine")
     target = parts.folder / name
     done = subprocess.run(
-        [gcc, "-std=gnu11", "-O1", "-g", "-mavx2", "-mfma", "-ffp-contract=off", f"-I{C_FOLDER}", *flags, str(DRIVER),
+        [gcc, "-std=gnu11", "-O1", "-g", "-march=native", "-ffp-contract=off", f"-I{C_FOLDER}", *flags, str(DRIVER),
          *map(str, SOURCES), *map(str, parts.units), "-o", str(target), "-pthread"], capture_output=True, text=True)
     if done.returncode and ("cannot find -l" in done.stderr or "unrecognized" in done.stderr):
         pytest.skip(f"C RUNTIME NOT CHECKED: gcc lacks {flags}")

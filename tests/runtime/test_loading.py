@@ -13,9 +13,7 @@ from meta_infer.runtime.loader import load_library
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
 
-from .programs import expected, feeds
-
-PLAN, CODE = "targets/x86-64-v3/plan.bin", "targets/x86-64-v3/code.so"
+from .programs import CODE, PLAN, expected, feeds
 
 
 def mappings() -> int:
