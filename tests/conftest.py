@@ -76,6 +76,17 @@ def find_model(name: str, cache: Path) -> Path:
     return _made_once(target, lambda: _load_script(recipe).minilm(folder))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true",
+                     help="all seeds at all sizes of the real models; see docs/testing.md")
+
+
+@pytest.fixture(scope="session")
+def full(pytestconfig: pytest.Config) -> bool:
+    """Whether the long form of the tests was asked for."""
+    return bool(pytestconfig.getoption("--full"))
+
+
 @pytest.fixture(scope="session")
 def real_model(pytestconfig: pytest.Config) -> Callable[[str], Path]:
     """A function from a model's name to the path of its ONNX file; see `find_model`."""

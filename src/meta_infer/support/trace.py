@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+OF_THIS_RUN = frozenset({"compiler_calls"})
+"""Figures that tell of one run of the compiler, not of what it made."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -39,5 +42,6 @@ class Trace:
             self.warnings.append(text)
 
     def as_json(self) -> dict[str, object]:
-        """Plain data for report.json, without times: equal builds give equal reports."""
-        return {"steps": [{"name": s.name, **s.figures} for s in self.steps], "warnings": list(self.warnings)}
+        """Plain data for report.json, without times and what caches saved: equal builds give equal reports."""
+        steps = [{"name": s.name, **{k: v for k, v in s.figures.items() if k not in OF_THIS_RUN}} for s in self.steps]
+        return {"steps": steps, "warnings": list(self.warnings)}
