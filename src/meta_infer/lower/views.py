@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta_infer.ir.group import PLAIN, Group, Variant
-from meta_infer.ir.shapes import Dim, product
+from meta_infer.ir.shapes import Dim, Expr, product
 
 
 def slice_view_offset(group: Group, variant: Variant) -> Dim | None:
@@ -26,4 +26,6 @@ def slice_view_offset(group: Group, variant: Variant) -> Dim | None:
         return 0
     if any(d != 1 for d in shape[:cut[0]]):
         return None
-    return starts[cut[0]] * product(shape[cut[0] + 1:])  # type: ignore[operator]
+    start = starts[cut[0]]
+    assert isinstance(start, (int, Expr))
+    return start * product(shape[cut[0] + 1:])
