@@ -15,6 +15,7 @@ from meta_infer.ir.shapes import Expr, evaluate
 from meta_infer.ir.verify_graph import verify_graph
 from meta_infer.ops.execute import execute_graph, execute_layers
 from meta_infer.support.dtypes import FLOAT64
+from meta_infer.support.errors import ModelError
 
 RealModel = Callable[[str], Path]
 SHAPES: Mapping[str, dict[str, str]] = {
@@ -50,6 +51,12 @@ def test_it_imports_without_shape_arithmetic(real_model: RealModel, name: str) -
     sized = {symbol for size in SIZES.get(name, []) for symbol in size}
     assert set(graph.symbols) == sized
     assert all(node.origins for node in graph.nodes)
+
+
+def test_a_range_that_is_too_small_for_a_window_is_refused(real_model: RealModel) -> None:
+    with pytest.raises(ModelError, match="does not fit .* at the smallest sizes in range") as caught:
+        import_model(real_model("crnn_bilstm"), {"x": "1,1,32,1..640"})
+    assert "--shape" in caught.value.hint
 
 
 def test_reshapes_of_minilm_hold_its_dimensions(real_model: RealModel) -> None:

@@ -181,7 +181,7 @@ def _default_range(axis: _Axis) -> DimRange:
         return DimRange(32, 640)
     if axis.axis == 0:
         return DimRange(1, 8)
-    return DimRange(32, 640) if axis.rank == 4 and axis.axis >= 2 else DimRange(1, 512)
+    return DimRange(32, 640) if axis.rank >= 3 and axis.axis >= 2 else DimRange(1, 512)
 
 
 def _mentions(name: str, words: Iterable[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Shape
-from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min, divisible
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min, divisible, evaluate, symbols_of
 from meta_infer.ops.importing import attr_ints, attr_text, unsupported
 from meta_infer.ops.opdef import OnnxNode, ShapeError
 
@@ -28,6 +28,9 @@ def output_size(size: Dim, kernel: int, stride: int, begin: int, end: int, dilat
     room = size + begin + end - span(kernel, dilation)
     if bounds(room)[1] < 0:
         raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end}")
+    if evaluate(room, {symbol.name: symbol.lo for symbol in symbols_of(room)}) < 0:
+        raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end} "
+                         f"at the smallest sizes in range; raise the lower end of the range")
     if not ceil:
         return room // stride + 1
     return dim_min(ceildiv(room, stride), ceildiv(size + begin, stride) - 1) + 1
