@@ -19,9 +19,11 @@ def _random(*shape: int, seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(shape) * 5).astype(np.float32)
 
 
-@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
-@pytest.mark.parametrize("shape, axis", [((5,), 0), ((3, 1), 1), ((3, 70), 1), ((3, 70), 0), ((2, 3, 4, 9), 1),
-                                         ((2, 3, 4, 9), 2), ((2, 0, 4), 2), ((2, 3, 0), 1), ((4, 7, 1, 1), 1)])
+@pytest.mark.parametrize("op, shape, axis", [
+    ("Softmax", (5,), 0), ("Softmax", (3, 1), 1), ("Softmax", (3, 70), 0), ("LogSoftmax", (3, 70), 1),
+    ("Softmax", (2, 3, 4, 9), 1), ("LogSoftmax", (2, 3, 4, 9), 2), ("Softmax", (2, 0, 4), 2),
+    ("LogSoftmax", (2, 3, 0), 1), ("Softmax", (4, 7, 1, 1), 1),
+])
 def test_axes(op: str, shape: tuple[int, ...], axis: int) -> None:
     assert check_case(make_group(op, {"x": _random(*shape)}, {"axis": axis}), SOFTMAX) == 1
 
