@@ -27,7 +27,7 @@ KEYWORDS = frozenset("""auto bool break case char const continue default do doub
     unsigned void volatile while asm typeof true false bufs dims begin end scratch linux unix i386""".split())
 """Words a register or buffer must not be called: C's own, and the names every generated function uses."""
 
-_HELPER_NAME = re.compile(r"^(?:[fiu]\d+(?:x\d+)?(?:_u)?|\w*_[fiu]\d+(?:x\d+)?|mi_\w*|__\w*|[A-Z0-9_]+|u?int\d+_t)$")
+_HELPER_NAME = re.compile(r"^(?:[fiu]\d+(?:x\d+)?(?:_u)?|\w*_[fiu]\d+(?:x\d+)?|INLINE|UNROLL|PRAGMA|u?int\d+_t)$")
 
 
 def scalar_type(dtype: DType) -> str:
@@ -57,7 +57,7 @@ def mask_name(bits: int, lanes: int) -> str:
 def identifier(name: str, taken: set[str]) -> str:
     """A C identifier for an IR name, distinct from `taken` (to which it is added), keywords and helper names."""
     text = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
-    if text[0].isdigit() or text[0] == "_":
+    if text[0].isdigit() or text[0] == "_" or text.startswith("mi_"):
         text = "v" + text
     while text in taken or text in KEYWORDS or _HELPER_NAME.match(text):
         text += "_"

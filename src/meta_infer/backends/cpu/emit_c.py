@@ -10,7 +10,7 @@ memory. Registers are explicit in the IR, so little is lost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from meta_infer.backends.cpu.c_prelude import HEADER, Prelude
 from meta_infer.backends.cpu.c_types import identifier, memory_type
@@ -270,20 +270,17 @@ def emit_function(func: LoopFunc, isa: str, label: str = "") -> str:
     return _emit(func, Prelude(isa_named(isa)), label or func.name)
 
 
-def _units(funcs: Sequence[LoopFunc]) -> Iterator[list[LoopFunc]]:
+def _units(funcs: Sequence[LoopFunc]) -> list[list[LoopFunc]]:
     """Neighbouring functions of similar total size; two units at least where there are two functions."""
     sizes = [20 + sum(1 for _ in walk_stmts(f.body)) for f in funcs]
-    limit = min(_UNIT_STATEMENTS, (sum(sizes) + 1) // 2)
-    unit: list[LoopFunc] = []
-    filled = 0
+    total = sum(sizes)
+    count = min(len(funcs), max(2, -(-total // _UNIT_STATEMENTS)))
+    units: list[list[LoopFunc]] = [[] for _ in range(count)]
+    before = 0
     for func, size in zip(funcs, sizes, strict=True):
-        if unit and filled + size > limit:
-            yield unit
-            unit, filled = [], 0
-        unit.append(func)
-        filled += size
-    if unit:
-        yield unit
+        units[(2 * before + size) * count // (2 * total)].append(func)      # by where its middle lies
+        before += size
+    return [unit for unit in units if unit]
 
 
 def emit_unit(funcs: Sequence[LoopFunc], isa: str, labels: Mapping[str, str]) -> str:
