@@ -64,10 +64,10 @@ INLINE V tanh_V(V x) {
     p = mad_V(p, z, splat_V(-5.37397155531e-2f));
     p = mad_V(p, z, splat_V(1.33314422036e-1f));
     p = mad_V(p, z, splat_V(-3.33332819422e-1f));
-    const V near = mad_V(p * z, x, x);
+    const V near = mad_V(p * z, a, a);
     const V far = 1.0f - 2.0f / (exp_V(a + a) + 1.0f);
     const I sign = (I)x & (I)splat_V(-0.0f);
-    return select_V((I)(a < 0.625f), near, (V)((I)far | sign));
+    return (V)((I)select_V((I)(a < 0.625f), near, far) | sign);
 }
 
 /* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */

@@ -73,10 +73,10 @@ INLINE V tanh_V(V x) {
     p = mad_V(p, z, splat_V(-17.0 / 315.0));
     p = mad_V(p, z, splat_V(2.0 / 15.0));
     p = mad_V(p, z, splat_V(-1.0 / 3.0));
-    const V near = mad_V(p * z, x, x);
+    const V near = mad_V(p * z, a, a);
     const V far = 1.0 - 2.0 / (exp_V(a + a) + 1.0);
     const I sign = (I)x & (I)splat_V(-0.0);
-    return select_V((I)(a < 0.2), near, (V)((I)far | sign));
+    return (V)((I)select_V((I)(a < 0.2), near, far) | sign);
 }
 
 /* 1 / (1 + e^-x), from e^-|x|. */

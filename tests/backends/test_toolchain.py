@@ -1,0 +1,113 @@
+"""The toolchain: cache, parallel builds, other compilers, errors a user can act on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.loaded import LoadedModule
+from meta_infer.backends.cpu.toolchain import compile_module, find_compiler, prune
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.loop import LoopFunc
+from meta_infer.support.dtypes import FLOAT32
+from meta_infer.support.errors import ToolchainError
+from meta_infer.support.switches import Switches, read_switches
+from tests.kernels.harness import host_isa
+
+
+def copy_func(name: str, add: float) -> LoopFunc:
+    b = Builder(name)
+    x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(1):
+        b.store(y, 0, b.load(x, 0) + add)
+    return b.finish()[0]
+
+
+def sources(*adds: float) -> list[str]:
+    return emit_module([copy_func(f"k{i}", add) for i, add in enumerate(adds)], (), (), host_isa())
+
+
+@pytest.fixture
+def switches(tmp_path: Path) -> Switches:
+    return replace(read_switches(), cache=tmp_path / "cache", compiler=None)
+
+
+def test_second_build_makes_no_compiler_call(switches: Switches) -> None:
+    first = compile_module(sources(1.0, 2.0), host_isa(), switches=switches)
+    again = compile_module(sources(1.0, 2.0), host_isa(), switches=switches)
+    assert (first.compiler_calls, again.compiler_calls) == (4, 0)         # two units, the table, the link
+    assert again.library == first.library and again.path == first.path
+    changed = compile_module(sources(1.0, 3.0), host_isa(), switches=switches)
+    assert changed.compiler_calls == 2                                    # one unit and the link
+    assert set(first.sources) == {"kernels_0.c", "kernels_1.c", "table.c"}
+    assert LoadedModule(changed.path).names == ("k0", "k1")
+    assert not [p for p in (switches.cache / "objects").iterdir() if p.name.startswith("work-")]
+
+
+def test_flags_and_isa_are_part_of_the_key(switches: Switches) -> None:
+    compile_module(sources(1.0), host_isa(), switches=switches)
+    assert compile_module(sources(1.0), host_isa(), switches=switches, extra_flags=("-DX",)).compiler_calls == 3
+    assert compile_module(sources(1.0), "aarch64", switches=switches).compiler_calls == 3
+
+
+def test_headers_of_extra_files_are_part_of_the_key(switches: Switches, tmp_path: Path) -> None:
+    (tmp_path / "number.h").write_text("#define NUMBER 1\n")
+    extra = tmp_path / "extra.c"
+    extra.write_text('#include "number.h"\nint number(void) { return NUMBER; }\n')
+    compile_module(sources(1.0), host_isa(), [extra], switches=switches)
+    assert compile_module(sources(1.0), host_isa(), [extra], switches=switches).compiler_calls == 0
+    (tmp_path / "number.h").write_text("#define NUMBER 2\n")
+    assert compile_module(sources(1.0), host_isa(), [extra], switches=switches).compiler_calls == 2
+
+
+def test_concurrent_builds_of_the_same_sources(switches: Switches) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        made = list(pool.map(lambda _: compile_module(sources(1.0, 2.0), host_isa(), switches=switches), range(3)))
+    assert len({a.library for a in made}) == 1
+
+
+def test_a_compile_error_names_the_line_and_keeps_the_source(switches: Switches) -> None:
+    with pytest.raises(ToolchainError) as caught:
+        compile_module(["int f(void) { return missing_name; }\n"], host_isa(), switches=switches)
+    text = str(caught.value)
+    assert "missing_name" in text and "ziglang" in text
+    kept = Path(text.split("source kept at ")[1].splitlines()[0])
+    assert "missing_name" in kept.read_text()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_gcc_through_the_environment(switches: Switches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("META_INFER_CC", "gcc")
+    assert find_compiler().kind == "gcc"
+    by_gcc = compile_module(sources(1.0), host_isa(), switches=replace(switches, compiler="gcc"))
+    by_zig = compile_module(sources(1.0), host_isa(), switches=switches)
+    assert by_gcc.compiler_calls == by_zig.compiler_calls == 3            # objects of compilers are not mixed
+    assert by_gcc.compiler != by_zig.compiler
+
+
+@pytest.mark.parametrize(("name", "message"), [("no-such-compiler-here", "not an executable"), ("false", "failed")])
+def test_a_wrong_compiler_is_named(switches: Switches, name: str, message: str) -> None:
+    with pytest.raises(ToolchainError, match=message) as caught:
+        find_compiler(replace(switches, compiler=name))
+    assert "META_INFER_CC" in str(caught.value)
+
+
+def test_an_unknown_instruction_set_is_an_error(switches: Switches) -> None:
+    with pytest.raises(ToolchainError, match="pdp11"):
+        compile_module(sources(1.0), "pdp11", switches=switches)
+
+
+def test_prune_keeps_what_was_used_last(tmp_path: Path) -> None:
+    for age, name in enumerate(("new.o", "middle.so", "old.o")):
+        (tmp_path / name).write_bytes(b"x" * 100)
+        os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
+    prune(tmp_path, 250)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["middle.so", "new.o"]
+    prune(tmp_path, 0)
+    assert not list(tmp_path.iterdir())
