@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -72,11 +71,3 @@ def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]
                              hint="feed an allowed shape, or build the package with another --shape")
     # An array in the other byte order has a dtype of its own and was refused above.
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
-    """A fresh array whose data begins at a multiple of `alignment` bytes, so that whole vectors are stored."""
-    size = math.prod(shape) * dtype.itemsize
-    raw = np.empty(size + alignment, np.uint8)
-    start = -raw.ctypes.data % alignment
-    return raw[start:start + size].view(dtype).reshape(shape)

@@ -19,7 +19,7 @@ import numpy as np
 
 from meta_infer.runtime import native
 from meta_infer.runtime.cpu import available_cores, best_target
-from meta_infer.runtime.feeds import aligned_empty, as_input, check_names, check_output_names
+from meta_infer.runtime.feeds import as_input, check_names, check_output_names
 from meta_infer.runtime.layers import layer_requests, layer_results
 from meta_infer.runtime.loader import load_library
 from meta_infer.runtime.reader import Package, Tensor
@@ -67,7 +67,7 @@ class Session:
         self._inputs, self._outputs = package.inputs, package.outputs
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
-        self._known_sizes: dict[tuple[tuple[int, ...], ...], list[_Size]] = {}
+        self._frames = threading.local()
         self._handle = ctypes.c_void_p()
         self._closing = threading.Lock()
         what = f"package {str(package.path)!r}"
@@ -107,10 +107,9 @@ class Session:
         Raises InputError for a name, dtype, rank or dimension the model does not take, and for a dimension found
         while running that leaves its range. `threads`, at most those of the session, bounds this run alone.
         """
-        picked = range(len(self._outputs)) if output_names is None else check_output_names(output_names, self._outputs)
-        arrays = self._arrays(feeds)
-        outputs = self._run(arrays, None, native.Options(threads=threads or 0))
-        return [outputs[i] for i in picked]
+        picked = None if output_names is None else check_output_names(output_names, self._outputs)
+        outputs = self._run(self._arrays(feeds), None, None if threads is None else native.Options(threads=threads))
+        return outputs if picked is None else [outputs[i] for i in picked]
 
     def run_with(self, feeds: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Like `run`, writing into arrays of the caller; those not named are made fresh.
@@ -157,36 +156,44 @@ class Session:
         return [as_input(feeds[t.name], t, self.symbols) for t in self._inputs]
 
     def _run(self, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray] | None,
-             options: native.Options) -> list[np.ndarray]:
+             options: native.Options | None) -> list[np.ndarray]:
         if not self._handle:
             raise UsageError("is closed", what="the session", hint="load the package again")
-        if options.threads > self.threads or options.threads < 0:
+        if options is not None and not 0 <= options.threads <= self.threads:
             raise UsageError(f"is {options.threads}, the session has {self.threads}", what="threads")
-        given = given or {}
+        frame = self._frame(arrays)
+        for slot, array in zip(frame.inputs, arrays, strict=False):
+            slot.data = array.ctypes.data
+        outputs = [_room(t, size, given.get(t.name) if given else None)
+                   for t, size in zip(self._outputs, frame.sizes, strict=True)]
+        for slot, array in zip(frame.outputs, outputs, strict=False):
+            slot.data, slot.bytes = array.ctypes.data, array.nbytes
+        code = self._library.functions.mi_session_run(self._handle, frame.inputs, frame.outputs, options, frame.error)
+        if code != native.OK:
+            self._check(code, frame.error)
+        if frame.exact:
+            return outputs
+        return [array if size.exact else _cut(array, tuple(slot.shape[:slot.rank]), t.name not in (given or {}))
+                for t, size, array, slot in zip(self._outputs, frame.sizes, outputs, frame.outputs, strict=False)]
+
+    def _frame(self, arrays: Sequence[np.ndarray]) -> _Frame:
+        """This thread's call frame for inputs of these shapes; the runtime is asked once per combination of shapes."""
+        frames: dict[tuple[tuple[int, ...], ...], _Frame] = self._frames.__dict__
+        shapes = tuple([a.shape for a in arrays])
+        found = frames.get(shapes)
+        if found is not None:
+            return found
         inputs, slots, error = self._input_slots(), self._output_slots(), native.Error()
         for slot, array in zip(inputs, arrays, strict=False):
             slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
             slot.shape[:array.ndim] = array.shape
-        sizes = self._sizes(tuple(a.shape for a in arrays), inputs, error)
-        outputs = [_room(t, size, given.get(t.name)) for t, size in zip(self._outputs, sizes, strict=True)]
-        for slot, array in zip(slots, outputs, strict=False):
-            slot.data, slot.bytes = array.ctypes.data, array.nbytes
-        self._check(self._library.functions.mi_session_run(self._handle, inputs, slots, options, error), error)
-        return [array if size.exact else _cut(array, tuple(slot.shape[:slot.rank]), t.name not in given)
-                for t, size, array, slot in zip(self._outputs, sizes, outputs, slots, strict=False)]
-
-    def _sizes(self, shapes: tuple[tuple[int, ...], ...], inputs: ctypes.Array, error: native.Error) -> list[_Size]:
-        """Sizes of the outputs for inputs of these shapes; asked of the runtime once per combination of shapes."""
-        found = self._known_sizes.get(shapes)
-        if found is None:
-            slots = self._output_slots()
-            self._check(self._library.functions.mi_session_shapes(self._handle, inputs, slots, error), error)
-            found = [_Size(tuple(slot.shape[:slot.rank]), slot.bytes, not _is_late(t, self.symbols))
-                     for t, slot in zip(self._outputs, slots, strict=False)]
-            if len(self._known_sizes) >= _SIZES_KEPT:
-                self._known_sizes.clear()
-            self._known_sizes[shapes] = found
-        return found
+        self._check(self._library.functions.mi_session_shapes(self._handle, inputs, slots, error), error)
+        sizes = [_Size(tuple(slot.shape[:slot.rank]), slot.bytes, not _is_late(t, self.symbols))
+                 for t, slot in zip(self._outputs, slots, strict=False)]
+        if len(frames) >= _FRAMES_KEPT:
+            frames.clear()
+        frames[shapes] = _Frame(inputs, slots, error, sizes, all(size.exact for size in sizes))
+        return frames[shapes]
 
     def _check(self, code: int, error: native.Error) -> None:
         if code != native.OK:
@@ -214,6 +221,17 @@ class Session:
 
 
 @dataclass(frozen=True)
+class _Frame:
+    """The arguments of a C call for inputs of one combination of shapes, all filled in but the addresses."""
+
+    inputs: ctypes.Array
+    outputs: ctypes.Array
+    error: native.Error
+    sizes: list[_Size]
+    exact: bool
+
+
+@dataclass(frozen=True)
 class _Size:
     """What one output takes: `bytes` at most; exactly `shape` unless only running can tell."""
 
@@ -232,7 +250,7 @@ def _room(tensor: Tensor, size: _Size, given: np.ndarray | None) -> np.ndarray:
     """Memory for one output: the array given, or a fresh one; flat when the shape is not known yet."""
     dtype = tensor.numpy
     if given is None:
-        return aligned_empty(size.shape, dtype) if size.exact else np.empty(size.bytes // dtype.itemsize, dtype)
+        return np.empty(size.shape if size.exact else size.bytes // dtype.itemsize, dtype)
     fits = given.shape == size.shape if size.exact else given.nbytes >= size.bytes
     if given.dtype != dtype or not fits or not (given.flags.c_contiguous and given.flags.writeable):
         raise InputError(f"must be a writable dense {dtype} array of shape {list(size.shape)} ({size.bytes} bytes)",
@@ -240,7 +258,7 @@ def _room(tensor: Tensor, size: _Size, given: np.ndarray | None) -> np.ndarray:
     return given
 
 
-_SIZES_KEPT = 256
+_FRAMES_KEPT = 256
 _CREATE_HINTS = {
     native.BAD_PLAN: "build the package again",
     native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
