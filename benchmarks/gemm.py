@@ -4,7 +4,7 @@
     python benchmarks/gemm.py [--rows 1 6 48 128] [--seconds 1]
 
 Each line is one size: GFLOP/s of the quickest call of each, and the ratio to the better peer (above 1: meta-infer is
-quicker). Peers are timed through their Python calls, a few microseconds each, which matters at one row only.
+quicker). All are timed through Python calls of a few microseconds, which matters at one row only.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"                               # before numpy is loaded
 
 import argparse
-import ctypes
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tests.kernels.harness import PROFILE, Memory, compile_funcs, layouts_of, make_group
-
+from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.loaded import LoadedModule
+from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.hardware.load import load_profile
+from meta_infer.ir.graph import Node, Value
+from meta_infer.ir.group import PLAIN, Group
 from meta_infer.ir.shapes import Symbol, evaluate
 from meta_infer.kernels.gemm import GEMM
-from meta_infer.support.dtypes import UINT8
+from meta_infer.support.dtypes import FLOAT32
 
 SIZES = ((384, 384), (384, 1536), (1536, 384))
 
 
 def ours(x: np.ndarray, w: np.ndarray, out: np.ndarray) -> Callable[[], None]:
-    """A call that writes x @ w to `out` by the kernel that packages use."""
-    case = make_group("MatMul", {"x": x, "w": w}, constants=("w",), shapes={"x": (Symbol("m").dim, x.shape[1])})
-    (variant,) = GEMM.variants(case.group, PROFILE)
-    lowering = GEMM.lower(case.group, variant, layouts_of(variant, case.group), PROFILE)
+    """A call that writes x @ w to `out` by the kernel that packages for this machine use."""
+    profile, m = load_profile("native"), Symbol("m").dim
+    values = {"x": Value("x", FLOAT32, (m, x.shape[1])), "w": Value("w", FLOAT32, w.shape),
+              "out": Value("out", FLOAT32, (m, w.shape[1]))}
+    group = Group(Node("MatMul", ("x", "w"), ("out",)), ("x", "w"), ("out",), values, {"w": w})
+    (variant,) = GEMM.variants(group, profile)
+    lowering = GEMM.lower(group, variant, dict.fromkeys(values, PLAIN), profile)
     (call,) = lowering.calls
-    code = compile_funcs([call.func], PROFILE.isa)
-    entry = code.entries[call.func.name]
+    isa = profile.isa
+    assert isa is not None, "the probe names an instruction set for every CPU that kernels are made for"
+    module = LoadedModule(compile_module(emit_module([call.func], (), (), isa), isa).path)
     arrays = {"x": x, "out": out, **lowering.packed}
-    buffers = (ctypes.c_void_p * len(call.args))(*(arrays[name].ctypes.data for name in call.args))
-    dims = (ctypes.c_int64 * len(call.dims))(*(evaluate(d, {"m": x.shape[0]}) for d in call.dims))
-    scratch = Memory("scratch", UINT8, entry.scratch(dims))
-    chunks = entry.chunks(dims)
-    alive = (code, arrays, scratch)
+    addresses = [arrays[name].ctypes.data for name in call.args]
+    dims = [evaluate(d, {"m": x.shape[0]}) for d in call.dims]
+    scratch = np.empty(module.scratch(call.func.name, dims) + 64, np.uint8)
+    aligned = -(-scratch.ctypes.data // 64) * 64
 
-    def run(_: object = alive) -> None:
-        entry.run(buffers, dims, 0, chunks, scratch.address)
+    def run(_: object = (arrays, scratch)) -> None:       # the default keeps the memory alive
+        module.run(call.func.name, addresses, dims, scratch=aligned)
     return run
 
 
