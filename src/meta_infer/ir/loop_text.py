@@ -43,11 +43,11 @@ from meta_infer.ir.loop import (
     Var,
 )
 
-CALLED = {"min": "min", "max": "max", "rem": "rem"}
+CALLED = ("min", "max", "rem")
 """Binary operations that are written as calls."""
 
-_LEVEL = {"*": 7, "/": 7, "//": 7, "%": 7, "+": 6, "-": 6, "<<": 5, ">>": 5, "&": 4, "^": 3, "|": 2}
 _COMPARISON, _ATOM = 1, 9
+_LEVEL = {**dict.fromkeys(COMPARISONS, _COMPARISON), "*": 7, "/": 7, "//": 7, "%": 7, "+": 6, "-": 6, "<<": 5, ">>": 5, "&": 4, "^": 3, "|": 2}
 REDUCTIONS = {"+": "reduce_add", "min": "reduce_min", "max": "reduce_max"}
 
 
@@ -60,10 +60,10 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return f"{type.dtype}({value!r})", _ATOM
         case Var(name=name):
             return name, _ATOM
-        case Bin(op=op, a=a, b=b) if op in CALLED:
-            return _call(CALLED[op], a, b)
+        case Bin(op=op, a=a, b=b) if op not in _LEVEL:                  # min, max, rem, and what no verifier passes
+            return _call(op, a, b)
         case Bin(op=op, a=a, b=b):
-            level = _COMPARISON if op in COMPARISONS else _LEVEL[op]
+            level = _LEVEL[op]
             left = _at(a, level + (level == _COMPARISON))
             return f"{left} {op} {_at(b, level + 1)}", level
         case Un(op=op, a=a):
@@ -88,7 +88,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
         case Shuffle(a=a, b=b, picks=picks):
             return f"shuffle({print_expr(a)}, {print_expr(b)}, {', '.join(map(str, picks))})", _ATOM
         case Reduce(op=op, a=a):
-            return _call(REDUCTIONS[op], a)
+            return _call(REDUCTIONS.get(op, f"reduce_{op}"), a)
         case Intrin(name=name, args=args):
             return _call(name, *args)
     raise TypeError(f"no text for {expr!r}")
@@ -144,12 +144,12 @@ def _block(body: tuple[Stmt, ...], pad: str) -> Iterator[str]:
 
 
 def print_func(func: LoopFunc) -> str:
-    """A whole function."""
+    """A whole function. Functions that the verifier would refuse have a text too, for its messages."""
     params = ", ".join(f"{p.mode} {p.name}: {p.dtype}" for p in func.params)
     dims = ", ".join(d.name for d in func.dims)
     lines = [f"kernel {func.name}({params}) dims({dims}) {func.chunk.name} in {print_expr(func.chunks)}:"]
     for buffer in func.locals:
-        assert buffer.size is not None
-        lines.append(f"    {buffer.space} {buffer.name}: {buffer.dtype}[{print_expr(buffer.size)}]")
+        size = "" if buffer.size is None else print_expr(buffer.size)
+        lines.append(f"    {buffer.space} {buffer.name}: {buffer.dtype}[{size}]")
     lines += _block(func.body, "    ")
     return "\n".join(lines) + "\n"

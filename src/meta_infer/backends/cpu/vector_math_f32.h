@@ -159,9 +159,9 @@ INLINE V sin_quadrant_V(V x, int32_t quadrant) {
     return select_V(known, __builtin_convertvector(y, V), x - x);
 }
 
-/* sin x. */
+/* sin x; -0 stays -0. */
 INLINE V sin_V(V x) {
-    return sin_quadrant_V(x, 0);
+    return select_V((I)(x == 0.0f), x, sin_quadrant_V(x, 0));
 }
 
 /* cos x = sin(x + pi/2). */

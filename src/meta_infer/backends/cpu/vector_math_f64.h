@@ -138,9 +138,9 @@ INLINE V sin_quadrant_V(V x, int64_t quadrant) {
     return select_V(known, select_V((I)((q & 2) != 0), -y, y), x - x);
 }
 
-/* sin x. */
+/* sin x; -0 stays -0. */
 INLINE V sin_V(V x) {
-    return sin_quadrant_V(x, 0);
+    return select_V((I)(x == 0.0), x, sin_quadrant_V(x, 0));
 }
 
 /* cos x = sin(x + pi/2). */
