@@ -47,7 +47,8 @@ CALLED = ("min", "max", "rem")
 """Binary operations that are written as calls."""
 
 _COMPARISON, _ATOM = 1, 9
-_LEVEL = {**dict.fromkeys(COMPARISONS, _COMPARISON), "*": 7, "/": 7, "//": 7, "%": 7, "+": 6, "-": 6, "<<": 5, ">>": 5, "&": 4, "^": 3, "|": 2}
+_LEVEL = {"*": 7, "/": 7, "//": 7, "%": 7, "+": 6, "-": 6, "<<": 5, ">>": 5, "&": 4, "^": 3, "|": 2,
+          **dict.fromkeys(COMPARISONS, _COMPARISON)}
 REDUCTIONS = {"+": "reduce_add", "min": "reduce_min", "max": "reduce_max"}
 
 

@@ -46,10 +46,8 @@ def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], 
 
 def run_child(command: Sequence[str], time_limit: float) -> Failure | None:
     """Run a command to its end; None when it succeeded. It and what it started are killed at the time limit."""
-    root = str(Path(__file__).resolve().parents[3])
-    path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                             env={**os.environ, "PYTHONPATH": path}, start_new_session=True)
+                             env=child_environment(), start_new_session=True)
     try:
         _, errors = child.communicate(timeout=time_limit)
     except subprocess.TimeoutExpired:
@@ -60,8 +58,14 @@ def run_child(command: Sequence[str], time_limit: float) -> Failure | None:
         return None
     if child.returncode < 0:
         return Failure(f"killed by {signal.Signals(-child.returncode).name}")
-    lines = errors.strip().splitlines()
+    lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(" ")]
     return Failure(lines[-1] if lines else f"exit code {child.returncode}")
+
+
+def child_environment() -> dict[str, str]:
+    """The environment in which a child process finds this very copy of the package."""
+    root = str(Path(__file__).resolve().parents[3])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
 
 
 def _child(folder: Path) -> None:

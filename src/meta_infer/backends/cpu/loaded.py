@@ -44,6 +44,10 @@ class LoadedModule:
         """Bytes of scratch that one thread needs."""
         return int(self._entries[name].scratch(_int64s(dims)))
 
+    def address(self, name: str) -> int:
+        """Where the kernel's entry in the table lies, for C code that calls it."""
+        return ctypes.addressof(self._entries[name])
+
     def run(self, name: str, addresses: Sequence[int], dims: Sequence[int] = (), begin: int = 0,
             end: int | None = None, scratch: int = 0) -> None:
         """Chunks [begin, end) on buffers given by address; `scratch` is the address of 64-byte aligned memory."""
