@@ -22,9 +22,10 @@ from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Expr, const, maximum, minimum
 from meta_infer.ir.shapes import bounds, ceildiv
 from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv_chunks import Cut, Work, cut, l1_bytes
+from meta_infer.kernels.conv_chunks import Cut, Work, cut, l1_bytes, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
+    Ahead,
     Epilogue,
     OutRun,
     OutTiles,
@@ -91,6 +92,7 @@ class DirectConv:
     tiles: OutTiles
     cut: Cut
     in_group: int                                   # input blocks of one pass
+    is_streamed: bool                               # the weights do not stay in L2
 
     @property
     def in_blocks(self) -> int:
@@ -121,19 +123,20 @@ def plan_direct(conv: ConvShape, block: int, in_block: int, profile: Profile) ->
                 in_row * max(0, (conv.kernel[0] - 1) * conv.dilations[0] + 1 - conv.strides[0]),
                 per_block * out_blocks, 2.0 * per_block / 4 * out_blocks * height * width)
     return DirectConv(conv, block, in_block, tiles, cut(work, profile),
-                      _in_group(in_blocks, per_block // in_blocks * tiles.sizes[0], profile))
+                      _in_group(in_blocks, per_block // in_blocks * tiles.sizes[0], profile),
+                      per_block * out_blocks > l2_bytes(profile) // 2)
 
 
 def _in_group(in_blocks: int, block_bytes: int, profile: Profile) -> int:
     """Input blocks of one pass, `block_bytes` being a tile's weights for one block.
 
     A tile whose weights come from L2 again and again runs at L2's speed; passes over few input blocks keep them in
-    half of L1 for all positions of a chunk, for the price of storing the sums in between.
+    a third of L1 for all positions of a chunk, for the price of storing the sums in between.
     """
     l1 = l1_bytes(profile)
     if in_blocks * block_bytes <= 3 * l1 // 2:
         return in_blocks
-    passes = -(-in_blocks // max(1, l1 // 2 // block_bytes))
+    passes = -(-in_blocks // max(1, l1 // 3 // block_bytes))
     return -(-in_blocks // passes)
 
 
@@ -197,15 +200,22 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
         height, width = (b.dim(d) for d in conv.in_spatial)
         w_tile = b.let(out_block * plan.tile_weights, "w_tile")
 
-        def one(columns: ColumnRun, y: Expr, column: Expr, rows: tuple[Expr, Expr], first: int, last: int) -> None:
+        def one(columns: ColumnRun, y: Expr, column: Expr, rows: tuple[Expr, Expr],
+                first: Expr | int, last: Expr | int) -> None:
             vectors, count = run.vectors, columns.columns
             place = ((y - y0) * out_width + column) * (vectors * block)
 
             def initial(v: int, j: int) -> Expr:
-                if kept is not None and first:
+                if kept is not None and first != 0:
                     return b.load(kept, place + (j * vectors + v) * block, block)
                 return b.load(bias, (out_block + v) * block, block)
 
+            if plan.is_streamed:
+                per_block = conv.taps * plan.in_block * vectors * block
+                in_pass = last - first if isinstance(last, int) and isinstance(first, int) else plan.in_group
+                Ahead(w, w_tile + last * per_block, in_pass * per_block,
+                      plan.tile_weights * blocks(conv.out_channels, block) - 1,
+                      lines * out_width).ask(b, (y - y0) * out_width + column, count)
             acc = start_tile(b, vectors, count, block, initial)
             left = column * conv.strides[1] - conv.begin[1]
 
@@ -222,8 +232,7 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
                 for j, value in enumerate(row):
                     b.store(kept, place + (j * vectors + v) * block, value)
 
-        for first in range(0, plan.in_blocks, plan.in_group):
-            last = min(first + plan.in_group, plan.in_blocks)
+        def sweep(first: Expr | int, last: Expr | int) -> None:
             with b.loop(y0, y1, name="y") as y:
                 rows = kernel_rows(conv, b, y)
                 for columns in column_runs(conv, run.columns):
@@ -233,6 +242,15 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
                     end = columns.first + columns.count * columns.columns
                     with b.loop(columns.first, end, columns.columns, name="column") as column:
                         one(columns, y, column, rows, first, last)
+
+        # The first pass begins with the bias and the last one ends with the epilogue; those between are one loop.
+        final = (plan.in_blocks - 1) // plan.in_group * plan.in_group
+        if final:
+            sweep(0, plan.in_group)
+        if final > plan.in_group:
+            with b.loop(plan.in_group, final, plan.in_group, name="pass") as middle:
+                sweep(middle, b.let(middle + plan.in_group, "pass_end"))
+        sweep(final, plan.in_blocks)
 
     with b.chunks(b.dim(conv.y.shape[0]) * (tile_groups * b.dim(row_groups))) as chunk:
         row_group = b.let(chunk % b.dim(row_groups), "row_group")

@@ -22,9 +22,10 @@ from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, const, minimum
 from meta_infer.ir.shapes import Dim, bounds, ceildiv, product
 from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv_chunks import Cut, Work, cut
+from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
+    Ahead,
     Epilogue,
     OutRun,
     OutTiles,
@@ -70,6 +71,7 @@ class PointwiseConv:
     block: int
     tiles: OutTiles
     cut: Cut
+    is_streamed: bool                               # the weights do not stay in L2
 
     @property
     def in_blocks(self) -> int:
@@ -93,7 +95,7 @@ def plan_pointwise(conv: ConvShape, block: int, profile: Profile) -> PointwiseCo
     step = min(step, most) if width is None else most
     chosen = cut(Work(images, len(tiles.sizes), most, step, in_blocks * block * 4, 0, weights * 4,
                       2.0 * weights * most), profile)
-    return PointwiseConv(conv, block, tiles, chosen)
+    return PointwiseConv(conv, block, tiles, chosen, weights * 4 > l2_bytes(profile) // 2)
 
 
 def _fits(group: Group, conv: ConvShape | None) -> bool:
@@ -159,7 +161,13 @@ def _positions(b: Builder, plan: PointwiseConv, run: OutRun, epilogue: Epilogue,
     block, in_blocks, positions = plan.block, plan.in_blocks, b.dim(plan.positions)
     w_tile = b.let(out_block * (in_blocks * block * block), "w_tile")
 
+    tile_weights = in_blocks * block * run.vectors * block
+    ahead = Ahead(w, w_tile + tile_weights, tile_weights,
+                  in_blocks * block * blocks(plan.conv.out_channels, block) * block - 1, plan.cut.lines)
+
     def tile(p: Expr, columns: int) -> None:
+        if plan.is_streamed:
+            ahead.ask(b, p - p0, columns)
         acc = start_tile(b, run.vectors, columns, block, lambda v, j: b.load(bias, (out_block + v) * block, block))
         source = Source(x, w, lambda ib, kh: ((n * in_blocks + ib) * positions + p) * block, w_tile, 1, block, block)
         accumulate(b, acc, source, Taps(((0, columns),), 1, 1), (0, 1), (0, in_blocks))

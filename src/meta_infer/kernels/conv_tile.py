@@ -28,6 +28,8 @@ _IN_FLIGHT = 8
 # Larger bodies are loops over the input channels of a block instead of straight code.
 _STRAIGHT_MADS = 400
 _MOST_COLUMNS = 14
+# Elements of a cache line of 64 bytes.
+_LINE = 16
 
 
 def split_evenly(total: int, largest: int) -> list[int]:
@@ -140,6 +142,28 @@ class Source:
     in_block: int
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Weights that will be read next, `elements` from `start` on (`end` is the last of all), asked for in advance.
+
+    The tiles of `places` positions share the work, so that weights from beyond L2 arrive while others are in use.
+    """
+
+    w: Buffer
+    start: Expr
+    elements: int
+    end: int
+    places: int
+
+    def ask(self, b: Builder, place: Expr, columns: int) -> None:
+        """The share of a tile of `columns` positions from `place` on."""
+        lines = -(-self.elements // _LINE)
+        each = -(-lines // self.places)
+        first = b.let(self.start + place * (each * _LINE), "ahead")
+        with b.loop(0, columns * each, name="line") as line:
+            b.prefetch(self.w, minimum(first + line * _LINE, self.end))
+
+
 @contextmanager
 def _loop(b: Builder, start: Expr | int, stop: Expr | int, name: str) -> Iterator[Expr]:
     """A loop, or nothing around the body where there is exactly one pass."""
@@ -189,8 +213,8 @@ def _multiply(b: Builder, acc: Accumulators, source: Source, x_at: Expr, w_at: E
         for ic in range(in_block):
             channel(ic)
         return
-    with b.loop(0, in_block, name="ic") as ic:
-        channel(ic)
+    with b.loop(0, in_block, name="ic") as lane:
+        channel(lane)
 
 
 @dataclass(frozen=True)
@@ -226,12 +250,12 @@ class Epilogue:
         for v, row in enumerate(acc):
             for j, value in enumerate(row):
                 b.store(tile, (v * columns + j) * self.block, value)
-        with b.loop(0, vectors, name="v") as v:
-            channel = b.let((out_block + v) * self.block, "oc")
+        with b.loop(0, vectors, name="v") as vector:
+            channel = b.let((out_block + vector) * self.block, "oc")
             count = channel_count(b, self.output.shape, 1, channel, self.block)
-            with b.loop(0, columns, name="j") as j:
-                value = b.let(b.load(tile, (v * columns + j) * self.block, self.block), "r")
-                self._column(b, value, (n, channel, y, b.let(x + j)), count, width)
+            with b.loop(0, columns, name="j") as column:
+                result = b.let(b.load(tile, (vector * columns + column) * self.block, self.block), "r")
+                self._column(b, result, (n, channel, y, b.let(x + column)), count, width)
 
     def _column(self, b: Builder, value: Expr, coords: tuple[Expr, ...], count: Expr | None,
                 width: Expr | None) -> None:
