@@ -7,8 +7,8 @@ of the recurrent weights yields everything that the new state of these units nee
     i, o, f   = sigmoid(gates[t] + h R)      g = tanh(...)
     c         = f * c + i * g                h = o * tanh(c)
 
-A chunk of the recurrence is one direction of up to `ROWS` sequences; the weights of a direction stream from cache once
-per step for all of them.
+A chunk of the recurrence is one direction of up to `SEQUENCES` sequences; the weights of a direction stream from cache
+once per step for all of them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, const, intrin, maximum, minimum
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.kernels.gemm import GEMM
-from meta_infer.kernels.gemm_tile import Tile, multiply, pack_panels
+from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply, pack_panels
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
 from meta_infer.support.dtypes import FLOAT32, FLOAT64, DType
 
 GATES = 4
-# Sequences of a chunk: three times four accumulators leave registers for the panel.
-ROWS = 3
+# Sequences of a register tile: two times four accumulators leave registers for the panel, three do not.
+ROWS = 2
+# Sequences of a chunk, which share what streams from cache.
+SEQUENCES = 6
 _GATES, _RECURRENT = "temp:gates", "packed:recurrent"
 
 ACTIVATIONS: Mapping[str, Callable[[Expr], Expr]] = {
@@ -169,9 +171,9 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
         optional(b.input, "h0", problem.h0), optional(b.input, "c0", problem.c0),
         optional(b.output, "y", problem.y),
         optional(b.output, "y_h", problem.y_h), optional(b.output, "y_c", problem.y_c),
-        b.scratch("h", problem.dtype, 2 * ROWS * width), b.scratch("c", problem.dtype, ROWS * width))
+        b.scratch("h", problem.dtype, 2 * SEQUENCES * width), b.scratch("c", problem.dtype, SEQUENCES * width))
     steps, batch = b.dim(problem.steps), b.dim(problem.batch)
-    row_blocks = (batch + (ROWS - 1)) // ROWS
+    row_blocks = (batch + (SEQUENCES - 1)) // SEQUENCES
     with b.chunks(row_blocks * problem.directions) as chunk:
         side, part = b.let(chunk % problem.directions, "side"), b.let(chunk // problem.directions, "part")
         parts = b.let(row_blocks, "parts")
@@ -179,14 +181,14 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
         size = b.let((part + 1) * batch // parts - first, "size")
         row0 = b.let(side * batch + first, "row0")                       # in [directions, batch]
         _exchange(b, problem, tile, size, row0, ((state.h0, state.h), (state.c0, state.c)), start=True)
-        for rows in range(ROWS, 0, -1):
-            with b.when(size.eq(rows)):
-                with b.loop(0, steps, 1, "step") as step:
-                    backward = const(1) if problem.reverse else side
-                    t = b.let(step + backward * (steps - 1 - step * 2), "t")
-                    with b.loop(0, blocks, 1, "block") as block:
-                        _step(b, problem, tile, state, rows, side, first, batch, step, t, block, blocks)
-        last = b.let(steps % 2 * (ROWS * width), "last")
+        with b.loop(0, steps, 1, "step") as step:
+            backward = const(1) if problem.reverse else side
+            t = b.let(step + backward * (steps - 1 - step * 2), "t")
+            with b.loop(0, blocks, 1, "block") as block, each_tile(b, tile, size) as (row, some):
+                sequence = b.let(first + row, "sequence")
+                by_rows(b, tile, some, lambda rows: _step(
+                    b, problem, tile, state, rows, row, side, sequence, batch, step, t, block, blocks))
+        last = b.let(steps % 2 * (SEQUENCES * width), "last")
         _exchange(b, problem, tile, size, row0, ((state.y_h, state.h), (state.y_c, state.c)), start=False, h_at=last)
     func, dims = b.finish()
     return KernelCall(func, tuple(name for name in names if name), dims)
@@ -213,21 +215,21 @@ def _exchange(b: Builder, problem: Problem, tile: Tile, size: Expr, row0: Expr,
                     b.store(inside, here, b.load(outside, there, lanes, count))
 
 
-def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, side: Expr, first: Expr, batch: Expr,
-          step: Expr, t: Expr, block: Expr, blocks: int) -> None:
-    """New states of `lanes` hidden units for `rows` sequences."""
+def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, row: Expr, side: Expr, first: Expr,
+          batch: Expr, step: Expr, t: Expr, block: Expr, blocks: int) -> None:
+    """New states of `lanes` hidden units for `rows` sequences: `row`.. of the chunk, `first`.. of the batch."""
     hidden, lanes, width = problem.hidden, tile.lanes, blocks * tile.lanes
-    old, new = (b.let(parity % 2 * (ROWS * width), "state") for parity in (step, step + 1))
+    old, new = (b.let(parity % 2 * (SEQUENCES * width), "state") for parity in (step, step + 1))
     line = b.let((t * batch + first) * (problem.directions * blocks) + side * blocks + block, "line")
     start = [[b.load(state.gates, (line + r * problem.directions * blocks) * tile.columns + g * lanes, lanes)
               for g in range(GATES)] for r in range(rows)]
     panel_at = b.let((side * blocks + block) * (hidden * tile.columns), "panel_at")
-    gates = multiply(b, tile, rows, state.h, [old + r * width for r in range(rows)], 1, state.recurrent, panel_at,
-                     tile.columns, const(hidden), start)
+    before = [old + (row + r) * width for r in range(rows)]
+    gates = multiply(b, tile, rows, state.h, before, 1, state.recurrent, panel_at, tile.columns, const(hidden), start)
     f, g, h = (ACTIVATIONS[name] for name in problem.activations)
     unit = b.let(block * lanes, "unit")
     for r, (gate_i, gate_o, gate_f, gate_c) in enumerate(gates):
-        at = b.let(r * width + unit, "at")
+        at = b.let((row + r) * width + unit, "at")
         kept = b.let(f(gate_f) * b.load(state.c, at, lanes), "kept")
         c = b.let(kept + f(gate_i) * g(gate_c), "cell")
         b.store(state.c, at, c)
@@ -238,8 +240,8 @@ def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, si
         count = None
         if hidden % lanes:
             count = b.let(minimum(const(hidden) - unit, lanes), "count")
-        row = (t * problem.directions + side) * batch + first + r
-        b.store(state.y, row * hidden + unit, value, count)
+        place = (t * problem.directions + side) * batch + first + r
+        b.store(state.y, place * hidden + unit, value, count)
 
 
 LSTM = Kernel("lstm", ("LSTM",), _variants, _lower)
