@@ -157,13 +157,21 @@ class ExprEmitter:
         if op == "rem" or op == "/" and dtype.is_integer:
             return self._call("div" if op == "/" else "rem", type, a, b)
         level = _PRECEDENCE[op]
-        left, right = self.code(a).at(level), self.code(b).at(level + 1)
+        left, right = self._operands(a, b, level)
         if isinstance(a, Const) and isinstance(b, Const) and dtype.is_integer:
             left = f"({scalar_type(dtype)}){left}"
         text = f"{left} {op} {right}"
         if scalar and (dtype.bits < 32) and op not in COMPARISONS and dtype.kind != "bool":
             return Code(f"({scalar_type(dtype)})({text})", _UNARY)          # C computed in int
         return Code(text, level)
+
+    def _operands(self, a: Expr, b: Expr, level: int) -> tuple[str, str]:
+        """Both sides of an operator. C widens a scalar beside a vector, so one constant side needs no splat."""
+        right = _filling(b)
+        left = None if right else _filling(a)
+        a, b = left or a, right or b
+        left_code, right_code = self.code(a), self.code(b)
+        return left_code.at(level), right_code.at(level + 1)
 
     def _unary(self, expr: Un) -> Code:
         op, a, type = expr.op, expr.a, expr.type
@@ -265,8 +273,8 @@ class ExprEmitter:
         match expr:
             case Bin(op=op, a=a, b=b) if op in COMPARISONS and a.type.dtype.kind != "bool":
                 level = _PRECEDENCE[op]
-                text = f"{self.code(a).at(level)} {op} {self.code(b).at(level + 1)}"
-                return Code(f"({mask})({text})", _UNARY, bits)
+                left, right = self._operands(a, b, level)
+                return Code(f"({mask})({left} {op} {right})", _UNARY, bits)
             case Bin(op=op, a=a, b=b):
                 return self._mask_binary(op, self.mask(a, bits), self.mask(b, bits), bits)
             case Var(name=name):
@@ -318,6 +326,13 @@ class ExprEmitter:
             case ">=":
                 return Code(f"({a}) | ~({b})", _PRECEDENCE["|"], bits)
         raise InternalError(f"{op!r} on bool lanes", what="CPU code generator")
+
+
+def _filling(expr: Expr) -> Const | None:
+    """The constant that fills a float vector, or None."""
+    if isinstance(expr, Splat) and isinstance(expr.a, Const) and expr.type.dtype.name in ("float32", "float64"):
+        return expr.a
+    return None
 
 
 def is_plain(expr: Expr) -> bool:
