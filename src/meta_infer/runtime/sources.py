@@ -11,4 +11,6 @@ C_SOURCES = tuple(C_FOLDER / name for name in (
     "mi_error.c", "mi_lock.c", "mi_memory.c", "mi_os.c", "mi_plan.c", "mi_pool.c", "mi_resolve.c", "mi_runtime.c",
     "mi_session.c",
 ))
+MEASURE_SOURCES = tuple(C_FOLDER / name for name in ("mi_lock.c", "mi_measure.c", "mi_os.c", "mi_pool.c"))
+"""What times single kernels during a search: no part of packages."""
 PUBLIC_HEADER = C_FOLDER / "mi_runtime.h"

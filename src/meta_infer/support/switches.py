@@ -27,6 +27,8 @@ class Switches:
     cache: Path                # META_INFER_CACHE: compiled objects and other things that can be made again
     compiler: str | None       # META_INFER_CC: another C compiler than ziglang's
     arena: str                 # META_INFER_ARENA: '', 'separate' (malloc per buffer) or 'poison' (NaN in dead ranges)
+    measure: str = ""          # META_INFER_MEASURE: '', 'record' or 'replay', then perhaps ':' and a file
+    measurements: Path = Path("measurements.jsonl")     # that file; default: of this name in the cache
 
 
 def read_switches() -> Switches:
@@ -35,12 +37,19 @@ def read_switches() -> Switches:
     arena = env.get("META_INFER_ARENA", "")
     if arena not in ("", "separate", "poison"):
         raise UsageError(f"is {arena!r}, expected 'separate' or 'poison'", what="environment variable META_INFER_ARENA")
+    measure, _, measurements = env.get("META_INFER_MEASURE", "").partition(":")
+    if measure not in ("", "record", "replay"):
+        raise UsageError(f"is {measure!r}, expected 'record', 'replay', 'record:FILE' or 'replay:FILE'",
+                         what="environment variable META_INFER_MEASURE")
     cache_home = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(env.get("META_INFER_CACHE") or cache_home / "meta-infer")
     return Switches(
         debug=_level("META_INFER_DEBUG", 4),
         verify=_level("META_INFER_VERIFY", 3),
         dump=Path(env["META_INFER_DUMP"]) if env.get("META_INFER_DUMP") else None,
-        cache=Path(env.get("META_INFER_CACHE") or cache_home / "meta-infer"),
+        cache=cache,
         compiler=env.get("META_INFER_CC") or None,
         arena=arena,
+        measure=measure,
+        measurements=Path(measurements) if measurements else cache / "measurements.jsonl",
     )

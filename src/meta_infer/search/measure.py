@@ -1,0 +1,181 @@
+"""The one place where kernels are timed; everything that chooses by time stands on it.
+
+Candidates run in a child process with a time limit: an illegal instruction, a crash or a hang costs one sample, not
+the build. They take turns in rounds, and every round times a probe of the machine's peak as well, so that a figure
+can be quoted as a share of what the machine gave just then. Weights lie elsewhere in every run (over twice the
+last-level cache), activations are warm: as in a real network. Rounds go on until the spread is small or the time is
+over. How the child does it: measure_child.py; what it may be told to do instead: measurements.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meta_infer.backends.base import Artifact
+from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.execute import child_environment
+from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.hardware.load import load_profile
+from meta_infer.hardware.profile import Profile
+from meta_infer.runtime.sources import MEASURE_SOURCES
+from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer
+from meta_infer.search.measure_protocol import CACHE_UNKNOWN, median_and_spread
+from meta_infer.search.measurements import OK, Measurement, append, key_of, replay
+from meta_infer.search.peak_probe import NAME, peak_probe, probe_elements, probe_flops
+from meta_infer.support.errors import ToolchainError
+from meta_infer.support.switches import read_switches
+
+PATIENCE = 20.0
+"""Seconds without a sign of life after which a candidate counts as hanging."""
+_PROBE = -1
+
+
+def measure(candidates: Sequence[Candidate], *, rounds: int = 15, seconds: float = 5.0, threads: int = 1,
+            patience: float = PATIENCE) -> tuple[Measurement, ...]:
+    """Time candidates against each other, in their order: at most `rounds` rounds and about `seconds` in all.
+
+    A candidate that fails has a `status` that says how, and costs at most `patience` seconds; it leaves the other
+    ones' results alone. META_INFER_MEASURE=record|replay applies. Raises ToolchainError when the measuring process
+    itself does not work, InputError when a replayed measurement is missing.
+    """
+    if not candidates:
+        return ()
+    host, switches = load_profile("native"), read_switches()
+    cpu = host.chip.description or str(host.isa)
+    keys = [key_of(candidate, threads, cpu) for candidate in candidates]
+    if switches.measure == "replay":
+        return replay(switches.measurements, keys, candidates, threads, cpu)
+    found = _measure(candidates, host, rounds, seconds, threads, patience)
+    if switches.measure == "record":
+        append(switches.measurements, dict(zip(keys, found, strict=True)), threads, cpu)
+    return found
+
+
+@dataclass
+class _Session:
+    """What the children have told so far: seconds by round and candidate, and who failed how."""
+
+    turns: list[dict[int, float]] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+def _measure(candidates: Sequence[Candidate], host: Profile, rounds: int, seconds: float, threads: int,
+             patience: float) -> tuple[Measurement, ...]:
+    """Starts children until one ends by itself; each after the first goes on without what stopped the one before."""
+    isa = host.isa or candidates[0].artifact.isa
+    probe, session = _probe(isa), _Session()
+    end = time.perf_counter() + seconds
+    while len(session.failed) < len(candidates):
+        alive = {i: c for i, c in enumerate(candidates) if i not in session.failed}
+        request = {
+            "driver": str(_driver(isa).path), "threads": threads, "cache_bytes": host.l3_bytes or CACHE_UNKNOWN,
+            "rounds": rounds, "seconds": max(end - time.perf_counter(), seconds / 4),
+            "candidates": {key: _spec(c) for key, c in {_PROBE: probe, **alive}.items()},
+        }
+        stopped = _run_child(request, session, patience)
+        if stopped is None:
+            break
+        key, reason = stopped
+        if key == _PROBE:
+            raise ToolchainError(f"the measuring process failed: {reason}", what="measuring",
+                                 hint=f"check that this machine runs code for {isa}")
+        session.failed[key] = reason
+    return tuple(_result(i, c, session, probe.flops) for i, c in enumerate(candidates))
+
+
+def _result(index: int, candidate: Candidate, session: _Session, probe_work: int) -> Measurement:
+    turns = [turn for turn in session.turns if index in turn]
+    if index in session.failed:
+        return Measurement(candidate.name, math.inf, 0.0, 0.0, len(turns), session.failed[index])
+    median, spread = median_and_spread([turn[index] for turn in turns])
+    shares = [candidate.flops / turn[index] * turn[_PROBE] / probe_work for turn in turns]
+    return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK)
+
+
+def _spec(candidate: Candidate) -> dict[str, Any]:
+    return {"library": str(candidate.artifact.path), "launches": [asdict(launch) for launch in candidate.launches],
+            "buffers": {name: asdict(buffer) for name, buffer in candidate.buffers.items()}}
+
+
+@cache
+def _driver(isa: str) -> Artifact:
+    """The C part of the measuring process: the timing loop and the thread pool that packages use."""
+    return compile_module(emit_module([], (), (), isa), isa, MEASURE_SOURCES)
+
+
+@cache
+def _probe(isa: str) -> Candidate:
+    reads, writes = probe_elements(isa)
+    artifact = compile_module(emit_module([peak_probe(isa)], (), (), isa), isa)
+    return Candidate(NAME, artifact, (Launch(NAME, ("x", "y")),),
+                     {"x": MeasuredBuffer(4 * reads), "y": MeasuredBuffer(4 * writes)}, probe_flops(isa))
+
+
+def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -> tuple[int, str] | None:
+    """Follow one child to its end, adding its turns; (candidate, reason) when that was not the planned one."""
+    with tempfile.TemporaryDirectory(prefix="meta-infer-measure-") as folder:
+        file, errors = Path(folder) / "request.json", Path(folder) / "errors.txt"
+        file.write_text(json.dumps(request))
+        with errors.open("w") as stderr:
+            child = subprocess.Popen([sys.executable, "-m", "meta_infer.search.measure_child", str(file)],
+                                     stdout=subprocess.PIPE, stderr=stderr, env=child_environment(),
+                                     start_new_session=True)
+        at, base, done = _PROBE, len(session.turns), False
+        try:
+            for line in _lines(child, patience):
+                done = line.get("done", False)
+                at = line.get("at", at)
+                if "round" in line:
+                    while len(session.turns) <= base + line["round"]:
+                        session.turns.append({})
+                    session.turns[base + line["round"]][at] = line["seconds"]
+        except TimeoutError:
+            return at, f"no sign of life for {patience:g} s"
+        finally:
+            _end(child)
+        if done and child.returncode == 0:
+            return None
+        if child.returncode < 0:
+            return at, f"killed by {signal.Signals(-child.returncode).name}"
+        last = errors.read_text().strip().splitlines()
+        return at, last[-1] if last else f"exit code {child.returncode}"
+
+
+def _lines(child: subprocess.Popen[bytes], patience: float) -> Iterator[dict[str, Any]]:
+    """What the child says, line by line until it closes its output. Raises TimeoutError when it is silent too long."""
+    assert child.stdout is not None
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        while True:
+            if not selector.select(patience):
+                raise TimeoutError
+            data = os.read(child.stdout.fileno(), 1 << 16)
+            if not data:
+                return
+            *lines, rest = (rest + data).split(b"\n")
+            yield from map(json.loads, lines)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """The child's end: awaited where it has closed its output, else enforced, on all it started."""
+    assert child.stdout is not None
+    child.stdout.close()
+    try:
+        child.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()

@@ -1,0 +1,189 @@
+"""The process in which candidates run: `python -m meta_infer.search.measure_child REQUEST.json`.
+
+It may crash or hang: before it touches candidate k it prints `{"at": k}`, after a turn `{"at": k, "round": r,
+"seconds": s}` (of one run), so that its parent knows who did it. The last line is `{"done": true}`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from meta_infer.backends.cpu.loaded import LoadedModule
+from meta_infer.search.measure_protocol import (
+    CACHE_FACTOR,
+    FEWEST_ROUNDS,
+    GOOD_SPREAD,
+    TURN_SECONDS,
+    median_and_spread,
+)
+from meta_infer.support.dtypes import dtype_named
+
+_LINE = 64
+
+
+class _Launch(ctypes.Structure):
+    """`launch` of runtime/c/mi_measure.c."""
+
+    _fields_ = [("kernel", ctypes.c_void_p), ("dims", ctypes.c_void_p), ("bases", ctypes.c_void_p),
+                ("strides", ctypes.c_void_p), ("args", ctypes.c_int64)]
+
+
+def _aligned(count: int, dtype: np.dtype) -> np.ndarray:
+    """Uninitialised memory at a multiple of a cache line."""
+    raw = np.empty(count * dtype.itemsize + _LINE, np.uint8)
+    begin = -raw.ctypes.data % _LINE
+    return raw[begin:begin + count * dtype.itemsize].view(dtype)
+
+
+def _filled(count: int, dtype: np.dtype) -> np.ndarray:
+    """Memory with contents that no operation stumbles over: floats of [-1, 1); integers 0, a valid index."""
+    array = _aligned(count, dtype)
+    if dtype.kind != "f":
+        array[:] = 0
+        return array
+    pattern = np.random.default_rng(0).uniform(-1, 1, min(count, 1 << 16)).astype(dtype)
+    for begin in range(0, count, 1 << 16):
+        array[begin:begin + (1 << 16)] = pattern[:count - begin]
+    return array
+
+
+class Memory:
+    """Buffers of all candidates; those that hold weights share one region per dtype."""
+
+    def __init__(self, cache_bytes: int) -> None:
+        self._cache_bytes = cache_bytes
+        self._regions: dict[str, np.ndarray] = {}
+        self._kept: list[np.ndarray] = []
+
+    def place(self, buffers: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, tuple[int, int]], int]:
+        """(address of the first copy, bytes between copies) of every buffer, and the number of copies."""
+        # Only floats move: an integer constant may be an index, which must stay one.
+        moving = [name for name, b in buffers.items()
+                  if b["weights"] and b["bytes"] and dtype_named(b["dtype"]).numpy.kind == "f"]
+        total = sum(_up(buffers[name]["bytes"]) for name in moving)
+        copies = max(1, -(-CACHE_FACTOR * self._cache_bytes // total)) if total else 1
+        places = {}
+        for dtype in {buffers[name]["dtype"] for name in moving}:
+            names = [name for name in moving if buffers[name]["dtype"] == dtype]
+            stride = sum(_up(buffers[name]["bytes"]) for name in names)
+            at = self._region(dtype, stride * copies)
+            for name in names:
+                places[name] = (at, stride)
+                at += _up(buffers[name]["bytes"])
+        for name, buffer in buffers.items():
+            if name not in places:
+                kind = dtype_named(buffer["dtype"]).numpy
+                array = _filled(-(-buffer["bytes"] // kind.itemsize), kind)
+                self._kept.append(array)
+                places[name] = (array.ctypes.data, 0)
+        return places, copies
+
+    def _region(self, dtype: str, size: int) -> int:
+        kind = dtype_named(dtype).numpy
+        if dtype not in self._regions or self._regions[dtype].nbytes < size:
+            self._kept += [self._regions[dtype]] if dtype in self._regions else []
+            self._regions[dtype] = _filled(-(-size // kind.itemsize), kind)
+        return self._regions[dtype].ctypes.data
+
+
+def _up(count: int) -> int:
+    return -(-count // _LINE) * _LINE
+
+
+class Runner:
+    """One candidate, loaded and placed."""
+
+    def __init__(self, driver: ctypes.CDLL, spec: Mapping[str, Any], memory: Memory, threads: int) -> None:
+        self._driver, self._threads = driver, threads
+        self._module = LoadedModule(Path(spec["library"]))
+        places, self._copies = memory.place(spec["buffers"])
+        self._next = 0
+        self._repeats = 0
+        self._kept: list[object] = []
+        self._launches = (_Launch * len(spec["launches"]))()
+        scratch = 0
+        for slot, launch in zip(self._launches, spec["launches"], strict=True):
+            name, args = launch["kernel"], launch["args"]
+            dims = self._int64s(launch["dims"])
+            bases, strides = self._int64s([places[a][0] for a in args]), self._int64s([places[a][1] for a in args])
+            slot.kernel, slot.args = self._module.address(name), len(args)
+            slot.dims, slot.bases, slot.strides = map(ctypes.addressof, (dims, bases, strides))
+            scratch = max(scratch, self._module.scratch(name, launch["dims"]))
+        self._stride = _up(scratch)
+        self._scratch = _aligned(max(self._stride * threads, _LINE), np.dtype(np.uint8))
+
+    def _int64s(self, values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+        made = (ctypes.c_int64 * max(len(values), 1))(*values)
+        self._kept.append(made)
+        return made
+
+    def run(self, repeats: int) -> float:
+        """Seconds of `repeats` runs, on the next copies of the weights."""
+        spent = self._driver.mi_measure(
+            self._launches, len(self._launches), self._copies, self._next, repeats, self._threads,
+            self._scratch.ctypes.data, self._stride)
+        if spent < 0:
+            raise ValueError("a launch has too many arguments, or there are too many threads")
+        self._next = (self._next + repeats) % self._copies
+        return spent / 1e9
+
+    def turn(self) -> float:
+        """Seconds of one run: the mean of as many as fill a turn, after an untimed one."""
+        spent = self.run(1)
+        if not self._repeats:
+            spent, self._repeats = self.run(1), 1
+            while spent < TURN_SECONDS / 4:
+                self._repeats *= 4
+                spent = self.run(self._repeats)
+            self._repeats = max(1, round(self._repeats * TURN_SECONDS / spent))
+        return self.run(self._repeats) / self._repeats
+
+
+def _say(line: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _settled(times: Mapping[int, Sequence[float]]) -> bool:
+    """Whether more rounds would tell little."""
+    found = [median_and_spread(seconds) for seconds in times.values()]
+    return all(spread <= GOOD_SPREAD * median for median, spread in found)
+
+
+def main(request: Mapping[str, Any]) -> None:
+    """Rounds until all is settled, the time is over, or there were enough of them. Candidate -1 is the probe."""
+    driver = ctypes.CDLL(request["driver"])
+    driver.mi_measure.restype = ctypes.c_int64
+    driver.mi_measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
+                                  ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64]
+    memory = Memory(request["cache_bytes"])
+    specs = {int(key): spec for key, spec in request["candidates"].items()}
+    runners: dict[int, Runner] = {}
+    times: dict[int, list[float]] = {key: [] for key in specs if key >= 0}
+    others = list(times)
+    start = time.perf_counter()
+    for i in range(request["rounds"]):
+        for key in [-1, *others[i % len(others):], *others[:i % len(others)]]:
+            _say({"at": key})
+            if key not in runners:
+                runners[key] = Runner(driver, specs[key], memory, request["threads"])
+            seconds = runners[key].turn()
+            _say({"at": key, "round": i, "seconds": seconds})
+            if key >= 0:
+                times[key].append(seconds)
+        spent = time.perf_counter() - start
+        if spent >= request["seconds"] or i + 1 >= FEWEST_ROUNDS and _settled(times):
+            break
+    _say({"done": True})
+
+
+if __name__ == "__main__":
+    main(json.loads(Path(sys.argv[1]).read_text()))

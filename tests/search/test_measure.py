@@ -1,0 +1,174 @@
+"""Measuring: what fails costs one sample, weights move, results can be recorded and replayed."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
+from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.kernels.gemm import GEMM
+from meta_infer.search import measure as measure_module
+from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, candidate_for
+from meta_infer.search.measure import measure
+from meta_infer.search.measurements import key_of
+from meta_infer.support.errors import InputError, UsageError
+from meta_infer.support.switches import read_switches
+from tests.kernels.harness import PROFILE, layouts_of, make_group
+
+ISA = PROFILE.isa or ""
+FEW = {"rounds": 3, "seconds": 0.05}
+
+SOURCE = """
+#include <stdint.h>
+%s
+static int64_t chunks(const int64_t* dims) { (void)dims; return 4; }
+static int64_t scratch(const int64_t* dims) { (void)dims; return 64; }
+static void run(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch) {
+    float* y = bufs[0];
+    const float* w = bufs[1];
+    (void)dims; (void)begin; (void)end; (void)scratch;
+    %s
+}
+__attribute__((visibility("default"))) const mi_kernel mi_kernels[] = {{"k", chunks, scratch, run}};
+__attribute__((visibility("default"))) const int32_t mi_kernel_count = 1;
+"""
+GOOD = "for (int64_t i = begin; i < end; ++i) y[i] = w[i] * 2.0f;"
+
+
+def candidate(name: str, body: str, weight_bytes: int = 4096) -> Candidate:
+    """A kernel `y[0..3] = f(w)` with this C body."""
+    artifact = compile_module([SOURCE % (KERNEL_TYPE, body)], ISA)
+    buffers = {"y": MeasuredBuffer(64), "w": MeasuredBuffer(weight_bytes, "float32", True)}
+    return Candidate(name, artifact, (Launch("k", ("y", "w")),), buffers)
+
+
+def test_a_failing_candidate_costs_one_sample() -> None:
+    """A crash, an illegal instruction, a hang, a kernel that is not there: each is named, the others are measured."""
+    missing = replace(candidate("missing", GOOD), launches=(Launch("nothing", ("y", "w")),))
+    found = measure([
+        candidate("first", GOOD),
+        candidate("illegal", "__builtin_trap();"),
+        candidate("crash", "*(volatile float*)8 = 1.0f;"),
+        candidate("late", "static int n; if (++n > 20000) *(volatile float*)8 = 1.0f; " + GOOD),
+        candidate("hang", "for (;;) __asm__ volatile(\"\");"),
+        missing,
+        candidate("last", GOOD + " y[0] += w[1];"),
+    ], patience=1.5, **FEW)
+    by_name = {m.name: m for m in found}
+    assert list(by_name) == ["first", "illegal", "crash", "late", "hang", "missing", "last"]
+    for name in ("first", "last"):
+        assert by_name[name].ok and 0 < by_name[name].seconds < 1 and by_name[name].rounds >= 1
+    assert by_name["illegal"].status in ("killed by SIGILL", "killed by SIGTRAP")
+    assert by_name["crash"].status == by_name["late"].status == "killed by SIGSEGV"
+    assert by_name["hang"].status == "no sign of life for 1.5 s"
+    assert "nothing" in by_name["missing"].status
+    assert all(math.isinf(m.seconds) and not m.ok for m in found if m.name not in ("first", "last"))
+
+
+def test_weights_move_and_activations_stay() -> None:
+    """The kernel itself traps when its weights are where they were, or its other buffer is not."""
+    body = """
+    static const float* last;
+    static float* first;
+    if (last == w || (first && first != y)) __builtin_trap();
+    last = w;
+    first = y;
+    """ + GOOD
+    # Another source for the other one: a library loaded twice has its variables once.
+    one, other = measure([candidate("a", body), candidate("b", body + "/* b */", 20 << 20)], **FEW)
+    assert one.ok and other.ok, (one, other)
+
+
+def test_real_kernels_with_a_share_of_the_peak() -> None:
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.standard_normal((64, 64), np.float32), "w": rng.standard_normal((64, 64), np.float32)}
+    case = make_group("MatMul", arrays, constants=("w",))
+    variant = next(iter(GEMM.variants(case.group, PROFILE)))
+    layouts = layouts_of(variant, case.group)
+    made = candidate_for("gemm", case.group, GEMM.lower(case.group, variant, layouts, PROFILE), layouts, {}, ISA,
+                         flops=2 * 64 ** 3)
+    assert any(buffer.weights for buffer in made.buffers.values())
+    for threads in (1, 2):
+        [found] = measure([made], threads=threads, **FEW)
+        assert found.ok and found.share_of_peak > 0
+        assert found.metric.kind == "measured" and found.metric.value == found.seconds
+
+
+def test_nothing_to_measure() -> None:
+    assert measure([]) == ()
+
+
+def test_replay_gives_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "sub" / "record.jsonl"
+    good, bad = candidate("good", GOOD), candidate("bad", "__builtin_trap();")
+    monkeypatch.setenv("META_INFER_MEASURE", f"record:{file}")
+    recorded = measure([good, bad], **FEW)
+    assert len(file.read_text().splitlines()) == 2
+    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
+    monkeypatch.setattr(measure_module, "_run_child", None)                   # nothing may be started
+    assert measure([bad, good]) == (recorded[1], recorded[0])
+    assert measure([replace(good, name="under another name")])[0].seconds == recorded[0].seconds
+    changed = candidate("changed", GOOD + " y[1] = 0.0f;")
+    with pytest.raises(InputError, match="has no measurement of 'changed' with 1 thread on"):
+        measure([good, changed])
+    with pytest.raises(InputError, match="with 2 threads"):
+        measure([good], threads=2)
+
+
+def test_the_last_recording_of_a_key_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, good = tmp_path / "record.jsonl", candidate("good", GOOD)
+    monkeypatch.setenv("META_INFER_MEASURE", f"record:{file}")
+    measure([good], **FEW)
+    again = measure([good], **FEW)
+    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
+    assert measure([good]) == again
+    row = json.loads(file.read_text().splitlines()[0])
+    assert row["key"] == key_of(good, 1, row["cpu"])
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    (None, "cannot be read"), ("{]", "line 1: is not a measurement"), ('{"key": "a"}', "line 1: is not a measurement"),
+])
+def test_a_bad_recording_is_named(text: str | None, message: str, tmp_path: Path,
+                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "record.jsonl"
+    if text is not None:
+        file.write_text(text)
+    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
+    with pytest.raises(InputError) as error:
+        measure([candidate("good", GOOD)])
+    assert message in str(error.value)
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("META_INFER_CACHE", "/somewhere")
+    monkeypatch.setenv("META_INFER_MEASURE", "replay")
+    assert read_switches().measure == "replay"
+    assert read_switches().measurements == Path("/somewhere/measurements.jsonl")
+    monkeypatch.setenv("META_INFER_MEASURE", "reply")
+    with pytest.raises(UsageError, match="is 'reply'"):
+        read_switches()
+    monkeypatch.delenv("META_INFER_MEASURE")
+    assert read_switches().measure == ""
+
+
+@pytest.mark.parametrize("change", [
+    lambda c: replace(c, launches=(replace(c.launches[0], dims=(1,)),)),
+    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(8192, "float32", True)}),
+    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(4096, "float32", False)}),
+    lambda c: replace(c, artifact=replace(c.artifact, compiler="another")),
+    lambda c: replace(c, artifact=replace(c.artifact, isa="x86-64")),
+    lambda c: replace(c, artifact=replace(c.artifact, sources={"table.c": "other"})),
+])
+def test_the_key_holds_all_that_decides_a_time(change: object) -> None:
+    made = candidate("good", GOOD)
+    assert callable(change)
+    assert key_of(change(made), 1, "cpu") != key_of(made, 1, "cpu")
+    assert key_of(made, 2, "cpu") != key_of(made, 1, "cpu") != key_of(made, 1, "another cpu")
+    assert key_of(replace(made, name="renamed"), 1, "cpu") == key_of(made, 1, "cpu")
