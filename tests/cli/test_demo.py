@@ -13,7 +13,7 @@ from tests.cli.conftest import Cli
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "ROUNDS", 2)
-    monkeypatch.setattr(demo, "SECONDS_PER_TURN", 0.005)
+    monkeypatch.setattr(demo, "SECONDS", 0.05)
 
 
 def test_the_demo_tells_its_story(cli: Cli, tmp_path: Path) -> None:

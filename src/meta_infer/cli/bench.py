@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from meta_infer.cli.screen import show, show_json
 from meta_infer.support.errors import UsageError
 
 DURATION = 3.0
+FIGURES = ("min", "mean", "p50", "p90", "p99", "max")
 
 
 def bench(
@@ -33,22 +33,23 @@ def bench(
     Example: meta-infer bench model.bin --threads 1 --duration 5 --dim batch=4
     """
     from meta_infer.cli.inputs import choose_inputs
-    from meta_infer.cli.latency import measure, peak_rss_bytes, summarize
+    from meta_infer.cli.peak_memory import peak_rss_bytes
     from meta_infer.runtime.session import load
+    from meta_infer.search.interleave import summarize, timed_runs
 
     if iterations is not None and duration is not None:
         raise UsageError("cannot be combined", what="--iterations and --duration", hint="give one of them")
     with load(package, threads=threads) as session:
         feeds, _ = choose_inputs(session.package, inputs or [], dim or [], random, seed)
-        times = measure(lambda: session.run(None, feeds), warmup, iterations,
-                        DURATION if duration is None else duration)
+        times = timed_runs(lambda: session.run(None, feeds), warmup, iterations,
+                           DURATION if duration is None else duration)
         used = session.threads
     latency, peak = summarize(times), peak_rss_bytes()
     shapes = {name: list(a.shape) for name, a in feeds.items()}
     if as_json:
         show_json({"package": str(package), "threads": used, "warmup": warmup, "inputs": shapes,
-                   "latency_seconds": {k: v for k, v in asdict(latency).items() if k not in ("runs", "throughput")},
-                   "runs": latency.runs, "runs_per_second": latency.throughput, "peak_rss_bytes": peak})
+                   "latency_seconds": {key: getattr(latency, key) for key in FIGURES},
+                   "runs": latency.count, "runs_per_second": latency.per_second, "peak_rss_bytes": peak})
         return
     from rich.text import Text
 
@@ -56,9 +57,9 @@ def bench(
     from meta_infer.report.units import bytes_text, seconds_text
 
     table = plain_table("figure", "value", right=("value",))
-    for key in ("min", "mean", "p50", "p90", "p99", "max"):
+    for key in FIGURES:
         table.add_row(key, seconds_text(getattr(latency, key)))
-    table.add_row("runs per second", f"{latency.throughput:.1f}")
+    table.add_row("runs per second", f"{latency.per_second:.1f}")
     table.add_row("peak memory of the process", bytes_text(peak))
-    show(Text(f"{package}: {latency.runs} runs with {used} thread{'s' if used > 1 else ''}, inputs "
+    show(Text(f"{package}: {latency.count} runs with {used} thread{'s' if used > 1 else ''}, inputs "
               + ", ".join(f"{n} {'x'.join(map(str, s)) or 'scalar'}" for n, s in shapes.items())), "", table)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from meta_infer.api import BuildResult
 
-ROUNDS, SECONDS_PER_TURN = 21, 0.04
-"""An odd number, so that one round is the median."""
+ROUNDS, SECONDS = 21, 1.7
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,8 @@ def _run_beside_onnx_runtime(result: BuildResult, model: Path, threads: int, bat
     """Labels of all held-out samples by both, then latencies in turns."""
     import numpy as np
 
-    from meta_infer.cli.latency import measure_in_turns
     from meta_infer.runtime.session import load
+    from meta_infer.search.interleave import interleave, median_round
     from meta_infer.verify.reference import reference_session
 
     assert result.path is not None
@@ -110,21 +109,15 @@ def _run_beside_onnx_runtime(result: BuildResult, model: Path, threads: int, bat
         for size in (1, batch):
             on_step(f"measure batch {size}")
             feeds = {"image": np.ascontiguousarray(np.resize(images, (size, *images.shape[1:])))}
-            turns = measure_in_turns({"ours": partial(session.run, None, feeds),
-                                      "theirs": partial(reference.run, None, feeds)}, ROUNDS, SECONDS_PER_TURN)
-            latency[size] = _median_round(turns["ours"], turns["theirs"])
+            found = interleave({"ours": partial(session.run, None, feeds),
+                                "theirs": partial(reference.run, None, feeds)}, rounds=ROUNDS, seconds=SECONDS)
+            middle = median_round(found["ours"], found["theirs"])
+            latency[size] = (middle.seconds, middle.reference, middle.ratio)
         arena = session.info.arena_bytes
     return DemoFigures(
         samples=len(images), latency=latency, right=int((ours.argmax(axis=1) == labels).sum()),
         right_reference=int((theirs.argmax(axis=1) == labels).sum()), deviation=float(np.abs(ours - theirs).max()),
         arena_bytes=arena, package_bytes=result.path.stat().st_size)
-
-
-def _median_round(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
-    """(ours, theirs, ours / theirs) of the round whose ratio is the median: figures that belong together."""
-    rounds = sorted((a / b, a, b) for a, b in zip(ours, theirs, strict=True))
-    ratio, a, b = rounds[len(rounds) // 2]
-    return a, b, ratio
 
 
 def _in_batches(run: Callable[[np.ndarray], np.ndarray], images: np.ndarray, batch: int) -> np.ndarray:
