@@ -24,6 +24,8 @@ from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
 DTYPES = (FLOAT32, FLOAT64, INT32, INT64)
 # Chains of dependent multiply-adds that keep two units of latency four busy.
 _CHAINS = 8
+# Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).
+_REGISTERS = 16
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,20 @@ def pack_panels(matrix: np.ndarray, columns: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(depth, panels, columns).transpose(1, 0, 2))
 
 
+def _sets(rows: int, vectors: int) -> int:
+    """Sets of accumulators for a short tile: enough chains, as long as registers hold them and what they multiply.
+
+    A panel's vector that only one row uses needs no register: it is an operand in memory.
+    """
+    sets = 1
+    while rows * vectors * sets < _CHAINS and sets < 4:
+        held = vectors * (rows + (rows > 1)) * sets * 2
+        if held + 1 > _REGISTERS:
+            break
+        sets *= 2
+    return sets
+
+
 def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
     """x * y + z, fused where the type is a float's."""
     return mad(x, y, z) if z.type.dtype.is_float else x * y + z
@@ -73,9 +89,7 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
     Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order.
     """
-    sets = 1
-    while rows * tile.vectors * sets < _CHAINS and sets < 4:
-        sets *= 2
+    sets = _sets(rows, tile.vectors)
     register = Type(tile.dtype, tile.lanes)
     zero = const(0, register)
     acc = [[[b.var(start[r][v] if start and s == 0 else zero, "acc") for v in range(tile.vectors)]
