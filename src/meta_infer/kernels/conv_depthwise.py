@@ -25,7 +25,7 @@ from meta_infer.ir.loop import Buffer, Expr, const, mad, maximum, minimum
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_direct import column_runs, kernel_rows
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_bias
-from meta_infer.kernels.conv_tile import Accumulators, Epilogue, Taps, simd_registers, start_tile
+from meta_infer.kernels.conv_tile import Accumulators, Bounds, Epilogue, Taps, simd_registers, start_tile
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.plane_chunks import plane_chunks
 from meta_infer.support.dtypes import FLOAT32
@@ -75,7 +75,7 @@ class _Plane:
         source = y * conv.strides[0] + kh * conv.dilations[0] - conv.begin[0]
         return self.x_plane + source * self.b.dim(conv.in_spatial[1]) * self.block
 
-    def tile(self, acc: Accumulators, y: Expr, column: Expr, rows: tuple[Expr, Expr], taps: Taps) -> None:
+    def tile(self, acc: Accumulators, y: Expr, column: Expr, rows: Bounds, taps: Taps) -> None:
         """Multiply all taps in `taps` into the tile whose first output column is `column`."""
         b, conv, block = self.b, self.conv, self.block
         meets: dict[int, list[tuple[int, int]]] = {}
@@ -93,7 +93,7 @@ class _Plane:
                 for j, k in meets[place]:
                     b.assign(acc[0][j], mad(value, weights[k], acc[0][j]))
 
-    def column(self, acc: Accumulators, y: Expr, column: Expr, rows: tuple[Expr, Expr]) -> None:
+    def column(self, acc: Accumulators, y: Expr, column: Expr, rows: Bounds) -> None:
         """One output column of a dynamic width, near a border or not."""
         b, conv, block = self.b, self.conv, self.block
         stride, dilation, taps, pad = conv.strides[1], conv.dilations[1], conv.kernel[1], conv.begin[1]
@@ -137,7 +137,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         x_plane = b.let(plane * height * width * block, "x_plane")
         code = _Plane(b, conv, block, x, w, x_plane, b.let(out_block * (conv.taps * block), "w_plane"))
 
-        def tile(y: Expr, column: Expr, columns: int, rows: tuple[Expr, Expr], taps: Taps | None) -> None:
+        def tile(y: Expr, column: Expr, columns: int, rows: Bounds, taps: Taps | None) -> None:
             acc = start_tile(b, 1, columns, block, lambda v, j: b.load(bias, out_block * block, block))
             if taps is not None:
                 code.tile(acc, y, column, rows, taps)

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.loop import Expr, const, maximum, minimum
+from meta_infer.ir.loop import Expr, maximum, minimum
 from meta_infer.ir.shapes import bounds, ceildiv
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut, l1_bytes, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
     Ahead,
+    Bounds,
     Epilogue,
     OutRun,
     OutTiles,
@@ -166,11 +167,11 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     yield direct_variant(group, conv, plan, "conv_direct", "conv_direct", blocked(block))
 
 
-def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> tuple[Expr, Expr]:
+def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> Bounds:
     """Kernel rows [low, high) that meet the image for output row `y`."""
     pad, stride, dilation, rows = conv.begin[0], conv.strides[0], conv.dilations[0], conv.kernel[0]
     if not pad and not conv.end[0]:
-        return const(0), const(rows)
+        return 0, rows
     height = b.dim(conv.in_spatial[0])
     top = b.let(y * stride, "top")
     low = b.let((maximum(pad - top, 0) + (dilation - 1)) // dilation, "kh_low")
@@ -200,7 +201,7 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
         height, width = (b.dim(d) for d in conv.in_spatial)
         w_tile = b.let(out_block * plan.tile_weights, "w_tile")
 
-        def one(columns: ColumnRun, y: Expr, column: Expr, rows: tuple[Expr, Expr],
+        def one(columns: ColumnRun, y: Expr, column: Expr, rows: Bounds,
                 first: Expr | int, last: Expr | int) -> None:
             vectors, count = run.vectors, columns.columns
             place = ((y - y0) * out_width + column) * (vectors * block)

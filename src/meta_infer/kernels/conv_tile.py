@@ -106,6 +106,8 @@ def choose_tiles(blocks: int, width: int | None, profile: Profile) -> OutTiles:
 
 
 Accumulators = list[list[Var]]
+Bounds = tuple[Expr | int, Expr | int]
+"""A loop's start and stop; numbers where they are known at build."""
 
 
 def start_tile(b: Builder, vectors: int, columns: int, block: int, first: Callable[[int, int], Expr]) -> Accumulators:
@@ -174,8 +176,8 @@ def _loop(b: Builder, start: Expr | int, stop: Expr | int, name: str) -> Iterato
         yield i
 
 
-def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: tuple[Expr | int, Expr | int],
-               in_blocks: tuple[Expr | int, Expr | int]) -> None:
+def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: Bounds,
+               in_blocks: Bounds) -> None:
     """Multiply kernel rows [rows) of input blocks [in_blocks) into a tile.
 
     Kernel rows go innermost, as a loop of its own for each tap: neighbouring taps read the same inputs, and a
