@@ -79,7 +79,7 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
 
 
 def _depth_blocks(depth: int, tile: Tile, profile: Profile) -> int:
-    """Blocks of K such that one block of a panel takes half of the second-level cache, which feeds a tile fast enough."""
+    """Blocks of K such that one block of a panel takes half of the second-level cache: that feeds a tile in time."""
     if not profile.l2_bytes:
         return 1
     longest = max(1, profile.l2_bytes // 2 // (tile.columns * tile.dtype.bytes))
