@@ -9,7 +9,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
-from meta_infer.ir.loop import Buffer, const, maximum, minimum
+from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
 from meta_infer.ir.shapes import ceildiv, divisible, product
 from meta_infer.kernels.collapse import collapse, unflatten
 from meta_infer.kernels.fold import each_vector, row_chunks
@@ -88,7 +88,7 @@ def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer]
         with b.loop(first_row, minimum(first_row + some, rows), 1, "row") as row:
             coords = unflatten(b, row, lead)
 
-            def visit(at, count):  # type: ignore[no-untyped-def]
+            def visit(at: Expr, count: Expr | None) -> None:
                 point = Point(space.shape, (*coords, at), axis, lanes, count)
                 known = apply_nodes(b, group.nodes, merged.values, {}, buffers, layouts, point)
                 store_outputs(b, merged, known, buffers, layouts, point)
