@@ -22,11 +22,14 @@ def conv_case(rng: np.random.Generator, shape: Sequence[int], out_channels: int,
               strides: Sequence[int] = (), pads: Sequence[int] = (), dilations: Sequence[int] = (), group: int = 1,
               bias: bool = True, dynamic: bool = False, epilogue: Sequence[Step] = (),
               keep: Sequence[str] = (), ceiling: int = 640) -> Case:
-    """A Conv of `shape` [N, C, ...]; `dynamic` makes N and the spatial dims symbols of up to `ceiling`."""
+    """A Conv of `shape` [N, C, ...]; `dynamic` makes N and the spatial dims symbols: from the least
+    size that the window fits into, to `ceiling`."""
     n = len(kernel)
     shapes = None
     if dynamic:
-        spatial = [Symbol(f"S{i}", 1, ceiling).dim for i in range(n)]
+        windows = [(kernel[i] - 1) * (dilations[i] if dilations else 1) + 1
+                   - (pads[i] + pads[n + i] if pads else 0) for i in range(n)]
+        spatial = [Symbol(f"S{i}", max(1, least), ceiling).dim for i, least in enumerate(windows)]
         shapes = {"x": (Symbol("N", 1, 8).dim, shape[1], *spatial)}
     inputs = {"x": random(rng, *shape), "w": random(rng, out_channels, shape[1] // group, *kernel),
               "b": random(rng, out_channels) if bias else None}

@@ -31,7 +31,8 @@ def pool_case(op: str, shape: tuple[int, ...], attrs: dict, dynamic: bool = Fals
     full = {"strides": (1,) * n, "pads": (0,) * 2 * n, "dilations": (1,) * n, "ceil_mode": False} | attrs
     if op == "AveragePool":
         full.setdefault("count_include_pad", False)
-    shapes = {"x": (Symbol("N", 1, 4).dim, shape[1], *(Symbol(f"S{i}", 1, 99).dim for i in range(n)))}
+    spatial = (Symbol(f"S{i}", min(size, 7), 99).dim for i, size in enumerate(shape[2:]))
+    shapes = {"x": (Symbol("N", 1, 4).dim, shape[1], *spatial)}
     return make_group(op, {"x": random(np.random.default_rng(0), *shape)}, full if not op.startswith("Global") else {},
                       epilogue=steps, shapes=shapes if dynamic else None)
 
