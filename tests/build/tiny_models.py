@@ -87,6 +87,12 @@ def in_place_chain_with_a_late_reader() -> onnx.ModelProto:
 
 
 @case
+def in_place_after_a_transpose() -> onnx.ModelProto:
+    return model([node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Exp", ["t"], ["e"]),
+                  node("Softmax", ["e"], ["y"], axis=-1)], [info("x", [4, 6])], [info("y", [6, 4])])
+
+
+@case
 def in_place_and_a_view_of_the_same_memory() -> onnx.ModelProto:
     return model([node("Softmax", ["x"], ["a"], axis=-1), node("Reshape", ["a", "s"], ["v"]),
                   node("Add", ["a", "a"], ["d"]), node("Softmax", ["d"], ["e"], axis=0),
