@@ -87,9 +87,10 @@ def in_place_chain_with_a_late_reader() -> onnx.ModelProto:
 
 
 @case
-def in_place_after_a_transpose() -> onnx.ModelProto:
-    return model([node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Exp", ["t"], ["e"]),
-                  node("Softmax", ["e"], ["y"], axis=-1)], [info("x", [4, 6])], [info("y", [6, 4])])
+def in_place_after_a_gather() -> onnx.ModelProto:
+    return model([node("Gather", ["x", "i"], ["t"], axis=0), node("Exp", ["t"], ["e"]),
+                  node("Softmax", ["e"], ["y"], axis=-1)], [info("x", [4, 6])], [info("y", [3, 6])],
+                 [constant("i", np.array([2, 0, -1], np.int64))])
 
 
 @case

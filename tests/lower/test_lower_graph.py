@@ -92,7 +92,7 @@ def test_contiguous_slices_are_views(tmp_path: Path) -> None:
 
 
 def test_the_only_reader_writes_in_place(tmp_path: Path) -> None:
-    program = lowered("in_place_after_a_transpose", tmp_path)
+    program = lowered("in_place_after_a_gather", tmp_path)
     assert program.buffers["e"].alias == "t"
     call = next(c for c in calls(program) if "e" in c.args)
     assert call.kernel.startswith("elementwise_inplace") and "t" not in call.args
