@@ -67,7 +67,7 @@ class Session:
         self._inputs, self._outputs = package.inputs, package.outputs
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
-        self._frames = threading.local()
+        self._frames = _Frames()
         self._handle = ctypes.c_void_p()
         self._closing = threading.Lock()
         what = f"package {str(package.path)!r}"
@@ -178,7 +178,7 @@ class Session:
 
     def _frame(self, arrays: Sequence[np.ndarray]) -> _Frame:
         """This thread's call frame for inputs of these shapes; the runtime is asked once per combination of shapes."""
-        frames: dict[tuple[tuple[int, ...], ...], _Frame] = self._frames.__dict__
+        frames = self._frames.by_shapes
         shapes = tuple([a.shape for a in arrays])
         found = frames.get(shapes)
         if found is not None:
@@ -229,6 +229,13 @@ class _Frame:
     error: native.Error
     sizes: list[_Size]
     exact: bool
+
+
+class _Frames(threading.local):
+    """The call frames of each thread, by the shapes of all inputs."""
+
+    def __init__(self) -> None:
+        self.by_shapes: dict[tuple[tuple[int, ...], ...], _Frame] = {}
 
 
 @dataclass(frozen=True)
