@@ -7,6 +7,7 @@ import pytest
 
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.conv_generic import CONV_GENERIC
+from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
 
 from .conv_cases import PROFILES, conv_case, random, random_conv
 from .harness import Case, Step, check_case, make_group
@@ -72,3 +73,19 @@ def test_transposed(shape: tuple[int, ...], weight: tuple[int, ...], attrs: dict
                                         "b": random(rng, channels)}, full, constants=("w", "b"),
                       epilogue=[Step("Relu")], shapes=shapes if dynamic else None)
     check(case, int(dynamic))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size, kernel", [((5, 17), (2, 2)), ((3, 4), (3, 1)), ((1, 1), (2, 4))])
+def test_transposed_without_overlap(size: tuple[int, int], kernel: tuple[int, int], dynamic: bool) -> None:
+    rng = np.random.default_rng(6)
+    shape = (2, 19, *size)
+    shapes = {"x": (Symbol("N", 1, 8).dim, 19, Symbol("H", 1, 64).dim, Symbol("W", 1, 64).dim)}
+    attrs = {"kernel_shape": kernel, "strides": kernel, "pads": (0,) * 4, "dilations": (1, 1), "group": 1,
+             "output_padding": (0, 0)}
+    inputs = {"x": random(rng, *shape), "w": random(rng, 19, 21, *kernel), "b": random(rng, 21)}
+    steps = [Step("Sigmoid")] if dynamic else [Step("Mul", {"s": random(rng, 21, 1, 1)}), Step("Relu")]
+    case = make_group("ConvTranspose", inputs, attrs, constants=("w", "b"), epilogue=steps,
+                      shapes=shapes if dynamic else None)
+    for profile in PROFILES:
+        assert check_case(case, CONV_TRANSPOSE, rtol=1e-4, atol=1e-4, profile=profile) == 1

@@ -230,22 +230,22 @@ class Epilogue:
     block: int
 
     def finish(self, b: Builder, acc: Accumulators, n: Expr, out_block: Expr, y: Expr, x: Expr,
-               width: Expr | None = None) -> None:
-        """Run the epilogue on a tile whose first column is `x` of row `y` and store it.
+               width: Expr | None = None, step: int = 1) -> None:
+        """Run the epilogue on a tile whose columns are `x`, `x + step`, ... of row `y` and store it.
 
         Columns at or beyond `width` are not stored (None: all are inside).
         """
         if uses_math(self.group):
-            self._finish_in_loop(b, acc, n, out_block, y, x, width)
+            self._finish_in_loop(b, acc, n, out_block, y, x, width, step)
             return
         for v, row in enumerate(acc):
             channel = b.let((out_block + v) * self.block, "oc")
             count = channel_count(b, self.output.shape, 1, channel, self.block)
             for j, value in enumerate(row):
-                self._column(b, value, (n, channel, y, x + j), count, width)
+                self._column(b, value, (n, channel, y, x + j * step), count, width)
 
     def _finish_in_loop(self, b: Builder, acc: Accumulators, n: Expr, out_block: Expr, y: Expr, x: Expr,
-                        width: Expr | None) -> None:
+                        width: Expr | None, step: int) -> None:
         """The same as a loop over the tile in memory: long epilogues (exp, tanh) are emitted once."""
         vectors, columns = len(acc), len(acc[0])
         tile = b.stack("tile", FLOAT32, vectors * columns * self.block)
@@ -257,7 +257,7 @@ class Epilogue:
             count = channel_count(b, self.output.shape, 1, channel, self.block)
             with b.loop(0, columns, name="j") as column:
                 result = b.let(b.load(tile, (vector * columns + column) * self.block, self.block), "r")
-                self._column(b, result, (n, channel, y, b.let(x + column)), count, width)
+                self._column(b, result, (n, channel, y, b.let(x + column * step)), count, width)
 
     def _column(self, b: Builder, value: Expr, coords: tuple[Expr, ...], count: Expr | None,
                 width: Expr | None) -> None:

@@ -10,6 +10,7 @@ from meta_infer.kernels.conv_first import CONV_FIRST
 from meta_infer.kernels.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
 from meta_infer.kernels.elementwise import ELEMENTWISE
 from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
@@ -33,6 +34,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_FIRST,
     CONV_DIRECT,
     CONV_PADDED,
+    CONV_TRANSPOSE,
     CONV_GENERIC,
     POOL,
     GLOBAL_POOL,
