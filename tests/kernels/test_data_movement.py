@@ -130,7 +130,8 @@ def test_gather_never_reads_outside() -> None:
 
 def test_expand() -> None:
     rng = np.random.default_rng(4)
-    for shape, target in (((), (3, 5)), ((1,), (4,)), ((3, 1), (2, 3, 9)), ((1, 7), (5, 7)), ((2, 1, 3), (2, 0, 3)), ((5,), (5,))):
+    for shape, target in (((), (3, 5)), ((1,), (4,)), ((3, 1), (2, 3, 9)), ((1, 7), (5, 7)), ((2, 1, 3), (2, 0, 3)),
+                          ((5,), (5,))):
         for dtype in (np.float32, np.int64):
             check(make_group("Expand", {"x": array(rng, shape, dtype)}, {"shape": target}), EXPAND)
     check(make_group("Expand", {"x": array(rng, (1, 9, 1))}, {"shape": (3, 9, 11)}), EXPAND)
@@ -139,7 +140,8 @@ def test_expand() -> None:
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
 def test_pad(mode: str) -> None:
     rng = np.random.default_rng(5)
-    for shape, pads in (((5,), (2, 3)), ((3, 4), (0, 1, 2, 3)), ((2, 3, 9), (1, 0, 4, 0, 2, 8)), ((1, 1), (0, 0, 0, 0))):
+    for shape, pads in (((5,), (2, 3)), ((3, 4), (0, 1, 2, 3)), ((2, 3, 9), (1, 0, 4, 0, 2, 8)),
+                        ((1, 1), (0, 0, 0, 0))):
         attrs = {"pads": pads, "mode": mode, "value": 1.5 if mode == "constant" else 0.0}
         check(make_group("Pad", {"x": array(rng, shape)}, attrs), PAD)
 

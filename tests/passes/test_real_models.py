@@ -37,7 +37,7 @@ def inputs_of(session: onnxruntime.InferenceSession, sizes: tuple[int, int]) -> 
     return arrays
 
 
-@pytest.mark.parametrize("name, sizes, present, absent", CASES, ids=lambda value: str(value) if value else "")
+@pytest.mark.parametrize("name, sizes, present, absent", CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
 def test_results_stay(name: str, sizes: tuple[int, int], present: set[str], absent: set[str],
                       real_model: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     path = real_model(name)

@@ -18,7 +18,7 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
-    def __hash__(self) -> int:                    # hashed a million times when kernels are compared: one field is enough
+    def __hash__(self) -> int:         # hashed a million times when kernels are compared: one field is enough
         return hash(self.name)
 
     @property
