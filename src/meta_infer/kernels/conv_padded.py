@@ -23,6 +23,7 @@ from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
+    Ahead,
     Epilogue,
     OutRun,
     OutTiles,
@@ -50,6 +51,7 @@ class PaddedConv:
     tiles: OutTiles
     cut: Cut
     columns: int
+    is_streamed: bool                               # the weights do not stay in L2
 
     @property
     def in_blocks(self) -> int:
@@ -91,7 +93,8 @@ def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) ->
     work = Work(images * strips, len(tiles.sizes), height, 1, row_bytes,
                 row_bytes * (conv.kernel[0] - 1) * conv.dilations[0] // conv.strides[0], weights * 4,
                 2.0 * weights * height * columns)
-    return PaddedConv(conv, block, in_block, tiles, cut(work, profile), columns)
+    return PaddedConv(conv, block, in_block, tiles, cut(work, profile), columns,
+                      weights * 4 > l2_bytes(profile) // 2)
 
 
 def fits_padded(conv: ConvShape | None) -> bool:
@@ -165,7 +168,12 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
         w_tile = b.let(out_block * plan.tile_weights, "w_tile")
         taps = Taps(((0, run.columns),) * conv.kernel[1], conv.strides[1], conv.dilations[1])
         whole = divisible(out_width, run.columns) and columns % run.columns == 0
+        elements = plan.tile_weights * run.vectors
+        ahead = Ahead(w, w_tile + elements, elements, plan.tile_weights * blocks(conv.out_channels, block) - 1,
+                      lines * columns)
         with b.loop(y0, y1, name="y") as y, b.loop(x0, x1, run.columns, name="column") as column:
+            if plan.is_streamed:
+                ahead.ask(b, (y - y0) * columns + (column - x0), run.columns)
             acc = start_tile(b, run.vectors, run.columns, block,
                              lambda v, j: b.load(bias, (out_block + v) * block, block))
 
