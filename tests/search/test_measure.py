@@ -44,7 +44,7 @@ GOOD = "for (int64_t i = begin; i < end; ++i) y[i] = w[i] * 2.0f;"
 def candidate(name: str, body: str, weight_bytes: int = 4096) -> Candidate:
     """A kernel `y[0..3] = f(w)` with this C body."""
     artifact = compile_module([SOURCE % (KERNEL_TYPE, body)], ISA)
-    buffers = {"y": MeasuredBuffer(64), "w": MeasuredBuffer(weight_bytes, "float32", True)}
+    buffers = {"y": MeasuredBuffer(64, "float32", "output"), "w": MeasuredBuffer(weight_bytes, "float32", "weights")}
     return Candidate(name, artifact, (Launch("k", ("y", "w")),), buffers)
 
 
@@ -93,11 +93,26 @@ def test_real_kernels_with_a_share_of_the_peak() -> None:
     layouts = layouts_of(variant, case.group)
     made = candidate_for("gemm", case.group, GEMM.lower(case.group, variant, layouts, PROFILE), layouts, {}, ISA,
                          flops=2 * 64 ** 3)
-    assert any(buffer.weights for buffer in made.buffers.values())
+    assert any(buffer.role == "weights" for buffer in made.buffers.values())
     for threads in (1, 2):
         [found] = measure([made], threads=threads, **FEW)
         assert found.ok and found.share_of_peak > 0
         assert found.metric.kind == "measured" and found.metric.value == found.seconds
+
+
+def test_what_one_candidate_writes_no_other_reads() -> None:
+    """A constant index stays 0 and inputs stay within [-1, 1), whatever the others write."""
+    spoil = candidate("spoil", "int64_t* index = (int64_t*)bufs[0]; for (int i = 0; i < 8; ++i) index[i] = -1;")
+    trap = "const int64_t* index = (const int64_t*)w; for (int i = 0; i < 8; ++i) if (index[i]) __builtin_trap();"
+    for role in ("weights", "input"):
+        buffers = {"y": MeasuredBuffer(64, "int64", "output"), "w": MeasuredBuffer(64, "int64", role)}
+        found = measure([replace(spoil, buffers=buffers), replace(candidate("reads", trap), buffers=buffers)], **FEW)
+        assert all(m.ok for m in found), found
+    floats = candidate("floats", "for (int i = 0; i < 16; ++i) if (!(w[i] >= -1 && w[i] < 1)) __builtin_trap();")
+    noise = candidate("noise", "for (int i = 0; i < 16; ++i) y[i] = 1e30f;")
+    buffers = {"y": MeasuredBuffer(64, "float32", "output"), "w": MeasuredBuffer(64, "float32", "input")}
+    found = measure([replace(noise, buffers=buffers), replace(floats, buffers=buffers)], **FEW)
+    assert all(m.ok for m in found), found
 
 
 def test_nothing_to_measure() -> None:
@@ -160,8 +175,8 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("change", [
     lambda c: replace(c, launches=(replace(c.launches[0], dims=(1,)),)),
-    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(8192, "float32", True)}),
-    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(4096, "float32", False)}),
+    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(8192, "float32", "weights")}),
+    lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(4096, "float32", "input")}),
     lambda c: replace(c, artifact=replace(c.artifact, compiler="another")),
     lambda c: replace(c, artifact=replace(c.artifact, isa="x86-64")),
     lambda c: replace(c, artifact=replace(c.artifact, sources={"table.c": "other"})),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module
@@ -13,17 +14,20 @@ from meta_infer.ir.shapes import evaluate, product
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.support.dtypes import dtype_of
 
+Role = Literal["weights", "input", "output"]
+
 
 @dataclass(frozen=True)
 class MeasuredBuffer:
-    """Memory of one argument: its size, the dtype that says how it is filled, and whether it holds weights.
+    """Memory of one argument: its size, the dtype that says how it is filled, and what the launches do with it.
 
-    Weights lie at another place in every run, over at least twice the last-level cache; all else stays warm.
+    Weights lie at another place in every run, over at least twice the last-level cache. Inputs are only read, outputs
+    are written before they are read (results, and what passes from launch to launch); both stay warm.
     """
 
     bytes: int
-    dtype: str = "float32"
-    weights: bool = False
+    dtype: str
+    role: Role
 
 
 @dataclass(frozen=True)
@@ -55,16 +59,17 @@ def candidate_for(name: str, group: Group, lowering: Lowering, layouts: Mapping[
     calls = [replace(call, func=replace(call.func, name=f"{call.func.name}_{i}"))
              for i, call in enumerate(lowering.calls)]
     artifact = compile_module(emit_module([call.func for call in calls], (), (), isa), isa)
-    buffers = {}
+    buffers: dict[str, MeasuredBuffer] = {}
     for value_name in (*group.inputs, *group.outputs):
         value = group.values[value_name]
         elements = evaluate(product(layouts.get(value_name, PLAIN).physical(value.shape)), sizes)
-        buffers[value_name] = MeasuredBuffer(elements * value.dtype.bytes, value.dtype.name,
-                                             value_name in group.constants)
+        role: Role = "weights" if value_name in group.constants else "input" if value_name in group.inputs else "output"
+        buffers[value_name] = MeasuredBuffer(elements * value.dtype.bytes, value.dtype.name, role)
     for temp in lowering.temps:
-        buffers[temp.name] = MeasuredBuffer(evaluate(product(temp.shape), sizes) * temp.dtype.bytes, temp.dtype.name)
+        count = evaluate(product(temp.shape), sizes)
+        buffers[temp.name] = MeasuredBuffer(count * temp.dtype.bytes, temp.dtype.name, "output")
     for packed, array in lowering.packed.items():
-        buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, True)
+        buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
     launches = tuple(Launch(call.func.name, call.args, tuple(evaluate(d, sizes) for d in call.dims)) for call in calls)
     used = {arg for launch in launches for arg in launch.args}
     return Candidate(name, artifact, launches, {n: b for n, b in buffers.items() if n in used}, flops)

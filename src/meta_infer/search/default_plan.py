@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node
-from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.shapes import product, upper
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
@@ -60,8 +60,9 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
     `cover(graph)` gives groups in execution order; `variants(group, profile)` gives feasible variants, best first.
     Raises UnsupportedError, naming the ONNX node, when a group has no variant.
     """
-    layouts: dict[str, Layout] = {name: PLAIN for name in (*graph.inputs, *graph.constants, *graph.captures)}
-    have: dict[str, set[Layout]] = {name: {PLAIN} for name in layouts}
+    given = (*graph.inputs, *graph.constants)
+    formats = {name: Format(graph.values[name].dtype) for name in given}
+    have: dict[str, set[Layout]] = {name: {PLAIN} for name in (*given, *graph.captures)}
     planned: list[PlannedGroup] = []
     regions: dict[tuple[str, int], Plan] = {}
     for group in cover(graph):
@@ -81,7 +82,7 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
         for name, layout in chosen.inputs.items():
             have[name].add(layout)
         for name in group.outputs:
-            layouts[name] = chosen.outputs[name]
+            formats[name] = Format(group.values[name].dtype, chosen.outputs[name])
             have[name] = {chosen.outputs[name]}
         planned.append(PlannedGroup(group, chosen))
-    return Plan(graph, tuple(planned), layouts, regions)
+    return Plan(graph, tuple(planned), formats, regions)

@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +109,17 @@ def _spec(candidate: Candidate) -> dict[str, Any]:
             "buffers": {name: asdict(buffer) for name, buffer in candidate.buffers.items()}}
 
 
-@cache
 def _driver(isa: str) -> Artifact:
     """The C part of the measuring process: the timing loop and the thread pool that packages use."""
     return compile_module(emit_module([], (), (), isa), isa, MEASURE_SOURCES)
 
 
-@cache
 def _probe(isa: str) -> Candidate:
     reads, writes = probe_elements(isa)
     artifact = compile_module(emit_module([peak_probe(isa)], (), (), isa), isa)
     return Candidate(NAME, artifact, (Launch(NAME, ("x", "y")),),
-                     {"x": MeasuredBuffer(4 * reads), "y": MeasuredBuffer(4 * writes)}, probe_flops(isa))
+                     {"x": MeasuredBuffer(4 * reads, "float32", "input"),
+                      "y": MeasuredBuffer(4 * writes, "float32", "output")}, probe_flops(isa))
 
 
 def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -> tuple[int, str] | None:

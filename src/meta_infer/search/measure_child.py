@@ -10,7 +10,8 @@ import ctypes
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,43 +56,51 @@ def _filled(count: int, dtype: np.dtype) -> np.ndarray:
     return array
 
 
-class Memory:
-    """Buffers of all candidates; those that hold weights share one region per dtype."""
+@dataclass(frozen=True)
+class Placement:
+    """Where one buffer lies: a region, the first copy's offset in it, and bytes from one copy to the next."""
 
-    def __init__(self, cache_bytes: int) -> None:
+    region: tuple[str, str]
+    offset: int
+    stride: int
+
+
+def place(buffers: Mapping[str, Mapping[str, Any]], cache_bytes: int) -> tuple[dict[str, Placement], int]:
+    """The placement of a candidate's buffers, and the number of copies of its weights."""
+    # Only floats move: an integer constant may be an index, which must stay one.
+    moving = {name for name, b in buffers.items()
+              if b["role"] == "weights" and b["bytes"] and dtype_named(b["dtype"]).numpy.kind == "f"}
+    total = sum(_up(buffers[name]["bytes"]) for name in moving)
+    copies = max(1, -(-CACHE_FACTOR * cache_bytes // total)) if total else 1
+    used: dict[tuple[str, str], int] = {}
+    offsets: dict[str, tuple[tuple[str, str], int]] = {}
+    for name, buffer in buffers.items():
+        role = "weights" if name in moving else "output" if buffer["role"] == "output" else "input"
+        region = (role, buffer["dtype"])
+        offsets[name] = (region, used.get(region, 0))
+        used[region] = used.get(region, 0) + _up(buffer["bytes"])
+    return {name: Placement(region, offset, used[region] if name in moving else 0)
+            for name, (region, offset) in offsets.items()}, copies
+
+
+class Memory:
+    """One region per role and dtype, shared by all candidates: they run one at a time, and inputs are never written."""
+
+    def __init__(self, candidates: Iterable[Mapping[str, Any]], cache_bytes: int) -> None:
         self._cache_bytes = cache_bytes
-        self._regions: dict[str, np.ndarray] = {}
-        self._kept: list[np.ndarray] = []
+        sizes: dict[tuple[str, str], int] = {}
+        for spec in candidates:
+            places, copies = place(spec["buffers"], cache_bytes)
+            for name, p in places.items():
+                end = p.offset + p.stride * (copies - 1) + _up(spec["buffers"][name]["bytes"])
+                sizes[p.region] = max(sizes.get(p.region, 0), end)
+        self._regions = {region: _filled(-(-size // dtype_named(region[1]).numpy.itemsize),
+                                         dtype_named(region[1]).numpy) for region, size in sizes.items()}
 
     def place(self, buffers: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, tuple[int, int]], int]:
         """(address of the first copy, bytes between copies) of every buffer, and the number of copies."""
-        # Only floats move: an integer constant may be an index, which must stay one.
-        moving = [name for name, b in buffers.items()
-                  if b["weights"] and b["bytes"] and dtype_named(b["dtype"]).numpy.kind == "f"]
-        total = sum(_up(buffers[name]["bytes"]) for name in moving)
-        copies = max(1, -(-CACHE_FACTOR * self._cache_bytes // total)) if total else 1
-        places = {}
-        for dtype in {buffers[name]["dtype"] for name in moving}:
-            names = [name for name in moving if buffers[name]["dtype"] == dtype]
-            stride = sum(_up(buffers[name]["bytes"]) for name in names)
-            at = self._region(dtype, stride * copies)
-            for name in names:
-                places[name] = (at, stride)
-                at += _up(buffers[name]["bytes"])
-        for name, buffer in buffers.items():
-            if name not in places:
-                kind = dtype_named(buffer["dtype"]).numpy
-                array = _filled(-(-buffer["bytes"] // kind.itemsize), kind)
-                self._kept.append(array)
-                places[name] = (array.ctypes.data, 0)
-        return places, copies
-
-    def _region(self, dtype: str, size: int) -> int:
-        kind = dtype_named(dtype).numpy
-        if dtype not in self._regions or self._regions[dtype].nbytes < size:
-            self._kept += [self._regions[dtype]] if dtype in self._regions else []
-            self._regions[dtype] = _filled(-(-size // kind.itemsize), kind)
-        return self._regions[dtype].ctypes.data
+        places, copies = place(buffers, self._cache_bytes)
+        return {name: (self._regions[p.region].ctypes.data + p.offset, p.stride) for name, p in places.items()}, copies
 
 
 def _up(count: int) -> int:
@@ -164,8 +173,8 @@ def main(request: Mapping[str, Any]) -> None:
     driver.mi_measure.restype = ctypes.c_int64
     driver.mi_measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
                                   ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64]
-    memory = Memory(request["cache_bytes"])
     specs = {int(key): spec for key, spec in request["candidates"].items()}
+    memory = Memory(specs.values(), request["cache_bytes"])
     runners: dict[int, Runner] = {}
     times: dict[int, list[float]] = {key: [] for key in specs if key >= 0}
     others = list(times)
