@@ -13,6 +13,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Graph, Node, Value
 from meta_infer.ir.shapes import Dim, ceildiv
+from meta_infer.support.dtypes import DType
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,9 @@ def blocked(block: int, axis: int = 1) -> Layout:
 
 @dataclass(frozen=True)
 class Format:
-    """Where and how a value is stored."""
+    """Where and how a value is stored: what a plan decides for each value, and a conversion changes."""
 
+    dtype: DType
     layout: Layout = PLAIN
     space: str = "ram"
     device: str = "host"
@@ -117,14 +119,14 @@ class PlannedGroup:
 
 @dataclass(frozen=True)
 class Plan:
-    """What default_plan or the search decided: a cover of every node, a variant each, a layout per value.
+    """What default_plan or the search decided: a cover of every node, a variant each, a format per value.
 
     `groups` are in execution order. Control-flow nodes (If, Loop) appear as groups of their own whose variant is
     'region' and whose bodies are planned in `regions`, keyed by (node's first output name, region index).
-    A value that some group wants in another layout than `layouts` says is converted by `lower` once per layout.
+    A value that some group wants in another layout than its format says is converted by `lower` once per layout.
     """
 
     graph: Graph
     groups: tuple[PlannedGroup, ...]
-    layouts: Mapping[str, Layout]
+    formats: Mapping[str, Format]
     regions: Mapping[tuple[str, int], Plan] = field(default_factory=dict)

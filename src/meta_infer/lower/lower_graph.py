@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.group import PLAIN, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
 from meta_infer.kernels.kernel import Lowering
@@ -77,13 +77,14 @@ class Lowerer:
                 # The call names the view: who asks which command makes `out` finds it, and `source` keeps its own.
                 args[source] = self.builder.view(out, args[source], layout=layouts[out.name])
         for name in group.outputs:
-            args[name] = self._output_buffer(group.values[name], layouts[name])
+            args[name] = self._output_buffer(group.values[name], plan.formats[name])
         commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label)
 
-    def _output_buffer(self, value: Value, layout: Layout) -> str:
-        key = (value.name, layout)
+    def _output_buffer(self, value: Value, format: Format) -> str:
+        key = (value.name, format.layout)
         if key not in self.builder.where:
-            self.builder.where[key] = self.builder.temp(value.name, value.dtype, value.shape, layout, value.origin)
+            self.builder.where[key] = self.builder.temp(value.name, format.dtype, value.shape, format.layout,
+                                                        value.origin, format.space)
         return self.builder.where[key]
 
 
@@ -96,7 +97,7 @@ def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
         source = name
         while source in views:
             source = views[source]
-        if source not in made or plan.layouts[source] != PLAIN:
+        if source not in made or plan.formats[source].layout != PLAIN:
             continue
         if (source, PLAIN) in builder.where or (source != name and source in graph.outputs):
             continue

@@ -52,8 +52,8 @@ class ProgramBuilder:
         return buffer.name
 
     def temp(self, stem: str, dtype: DType, shape: tuple[Dim, ...], layout: Layout = PLAIN,
-             origin: str | None = None) -> str:
-        return self.add(BufferDecl(self.unique(stem), dtype, shape, "temp", layout, origin=origin))
+             origin: str | None = None, space: str = "ram") -> str:
+        return self.add(BufferDecl(self.unique(stem), dtype, shape, "temp", layout, space, origin=origin))
 
     def constant(self, stem: str, array: np.ndarray, origin: str | None = None, layout: Layout = PLAIN,
                  shape: tuple[Dim, ...] | None = None) -> str:
