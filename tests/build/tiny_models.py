@@ -163,6 +163,13 @@ def slices_that_are_views_and_slices_that_are_not() -> onnx.ModelProto:
 
 
 @case
+def output_is_a_view_of_a_slice_that_is_a_view() -> onnx.ModelProto:
+    """The slice moves no byte, so nothing would write the output's memory if the slice were placed there."""
+    return model([node("Split", ["x", "parts"], ["a", "b"], axis=0), node("Flatten", ["b"], ["y"], axis=2)],
+                 [info("x", [2, 1, 6, 5])], [info("y", [1, 30])], [constant("parts", np.array([1, 1], np.int64))])
+
+
+@case
 def scalars_and_empty_tensors() -> onnx.ModelProto:
     return model([node("Add", ["a", "b"], ["s"]), node("Relu", ["e"], ["z"]), node("Concat", ["z", "x"], ["k"], axis=0),
                   node("ReduceSum", ["x"], ["t"], keepdims=0), node("Mul", ["t", "s"], ["y"])],

@@ -91,7 +91,8 @@ class Lowerer:
 def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
     """Let groups that make a graph output, or the source of a view of one, write straight into the caller's memory."""
     views = {p.group.outputs[0]: p.group.inputs[0] for p in plan.groups if p.variant.kernel == "view"}
-    made = {n for p in plan.groups if p.variant.kernel not in ("view", "region") for n in p.group.outputs}
+    made = {n for p in plan.groups if p.variant.kernel not in ("view", "region")
+            and slice_view_offset(p.group, p.variant) is None for n in p.group.outputs}
     graph = plan.graph
     for name in dict.fromkeys(graph.outputs):
         source = name
