@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import onnx
 import pytest
 
 from meta_infer.build_config import STEPS, BuildConfig
@@ -132,3 +133,16 @@ def test_an_output_that_cannot_be_written_fails_before_the_work(cli: Cli, tmp_pa
         assert ended.code == 6 and "--output" in ended.err and "build: import" not in ended.err
     assert cli("build", "-m", model, "-o", tmp_path / "none" / "m.bin", "--stop-after", "import").code == 0
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("output", ["model", "weights"])
+def test_output_never_replaces_the_model(cli: Cli, tmp_path: Path, output: str) -> None:
+    """External weights may have the very name that a package gets by default."""
+    model, weights = tmp_path / "net.onnx", tmp_path / "net.bin"
+    write_model(model)
+    onnx.save(onnx.load(model), model, save_as_external_data=True, location=weights.name, size_threshold=0)
+    before = {file: file.read_bytes() for file in (model, weights)}
+    chosen = ["--output", model] if output == "model" else []
+    ended = cli("build", "--model", model, *chosen)
+    assert ended.code == 2 and "is not replaced" in ended.err and "build:" not in ended.err
+    assert {file: file.read_bytes() for file in (model, weights)} == before

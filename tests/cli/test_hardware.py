@@ -47,6 +47,14 @@ def test_probe_writes_a_profile_that_loads(cli: Cli, tmp_path: Path) -> None:
     assert cli("hardware", "probe", "--json").json["profile"] == "native"
 
 
+def test_probe_replaces_a_profile_and_nothing_else(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"weights" * 99)
+    assert cli("hardware", "probe", "--output", file).code == 2 and file.read_bytes() == b"weights" * 99
+    file.unlink()
+    assert cli("hardware", "probe", "--output", file).code == cli("hardware", "probe", "--output", file).code == 0
+
+
 def test_probe_into_a_folder_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:
     ended = cli("hardware", "probe", "--output", tmp_path / "no" / "mine.yaml")
     assert ended.code == 2 and "--output" in ended.err

@@ -83,7 +83,7 @@ def test_files_that_are_none(cli: Cli, package: Path, tmp_path: Path) -> None:
     np.save(pickled, np.array([{}], object), allow_pickle=True)
     for text, words in ((f"{tmp_path}/none.npz", "no such file"), (broken, "not a readable"),
                         (f"x={npz}", "several arrays"), (npy, "without a name"), (f"x={pickled}", "not a readable"),
-                        (f"x={tmp_path}", "not a readable")):
+                        (f"x={tmp_path}", "cannot be read")):
         ended = cli("run", package, "--input", text)
         assert ended.code == 7 and words in ended.err, text
 
@@ -129,3 +129,24 @@ def test_running_needs_no_compiler(package: Path) -> None:
                "print(sorted({'onnx', 'onnxruntime', 'scipy', 'ortools', 'ziglang'} & set(sys.modules)))")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("target", ["package", "input"])
+def test_outputs_never_replace_what_is_read(cli: Cli, package: Path, tmp_path: Path, target: str) -> None:
+    feeds = _npz(tmp_path)
+    output = package if target == "package" else feeds
+    before = output.read_bytes()
+    ended = cli("run", package, "-i", feeds, "-o", output)
+    assert ended.code == 2 and "--output" in ended.err and output.read_bytes() == before
+
+
+@pytest.mark.parametrize(("text", "code"), [("=x.npy", 2), ("x=", 2), (".", 7)])
+def test_input_names_no_file(cli: Cli, package: Path, text: str, code: int) -> None:
+    ended = cli("run", package, "-i", text)
+    assert ended.code == code and "Errno" not in ended.err
+
+
+def test_a_file_of_any_other_kind_is_no_pickle(cli: Cli, package: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.npy").write_text("hello")
+    ended = cli("run", package, "-i", f"x={tmp_path / 'text.npy'}")
+    assert ended.code == 7 and "unsafe" not in ended.err and "not a readable" in ended.err

@@ -83,11 +83,15 @@ def probe_machine(
     """
     from meta_infer.hardware.load import NATIVE, parse_profile
     from meta_infer.hardware.probe import probe
+    from meta_infer.support.output_file import check_replaceable, is_profile, replacing
 
+    if output is not None:
+        check_replaceable(output, is_profile, "a profile")
     text, unread = probe()
     if output is not None:
         try:
-            output.write_text(text, encoding="utf-8")
+            with replacing(output) as file:
+                file.write(text.encode())
         except OSError as error:
             raise UsageError(f"cannot be written: {error.strerror}", what=f"--output {output}",
                              hint="name a file in an existing folder you may write to") from error

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meta_infer.runtime.layers import evaluate_dim
+from meta_infer.support.array_files import load_arrays
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError, UsageError
+from meta_infer.support.output_file import check_replaceable, is_arrays, replacing
 
 if TYPE_CHECKING:
     from meta_infer.runtime.reader import Package
@@ -42,15 +44,15 @@ def read_inputs(files: Sequence[str]) -> Arrays:
     """Arrays from 'FILE.npz' (all of them, by name) and 'NAME=FILE.npy'."""
     arrays: Arrays = {}
     for text in files:
-        name, equals, file = text.partition("=")
-        if equals and not Path(text).exists():
-            array = _load(Path(file))
+        file = _file_of(text)
+        if str(file) != str(Path(text)):
+            array = load_arrays(file)
             if not isinstance(array, np.ndarray):
                 raise InputError("holds several arrays, expected one", what=f"file {file}",
                                  hint=f"--input {file} takes all its arrays by name")
-            arrays[name] = array
+            arrays[text.partition("=")[0]] = array
         else:
-            found = _load(Path(text))
+            found = load_arrays(file)
             if isinstance(found, np.ndarray):
                 raise InputError("holds one array without a name", what=f"file {text}",
                                  hint=f"--input NAME={text} says which input it is")
@@ -58,27 +60,36 @@ def read_inputs(files: Sequence[str]) -> Arrays:
     return arrays
 
 
-def _load(path: Path) -> np.ndarray | Arrays:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
-    except FileNotFoundError:
-        raise InputError("no such file", what=f"file {path}", hint="check the path given to --input") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not a readable .npy or .npz file: {error}", what=f"file {path}",
-                         hint="write it with numpy.save or numpy.savez") from error
+def _file_of(text: str) -> Path:
+    """The file of 'FILE.npz' or 'NAME=FILE.npy'; a file that has a '=' in its own name is taken whole."""
+    name, equals, file = text.partition("=")
+    if not equals or Path(text).exists():
+        return Path(text)
+    if not name or not file:
+        raise UsageError(f"is {text!r}, expected FILE.npz or NAME=FILE.npy", what="--input",
+                         hint="for instance --input image=image.npy")
+    return Path(file)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """An .npz file of `arrays` under exactly these names; numpy.savez would refuse the name 'file'."""
     try:
-        with zipfile.ZipFile(path, "w") as archive:
+        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     except OSError as error:
         raise UsageError(f"cannot be written: {error.strerror}", what=f"--output {path}",
                          hint="name a file in an existing folder you may write to") from error
+
+
+def check_output(path: Path, files: Sequence[str]) -> None:
+    """Raises UsageError when writing `path` would destroy one of the input `files`, or something that is no .npz."""
+    check_replaceable(path, is_arrays, "an .npz file")
+    for text in files:
+        file = _file_of(text)
+        if path.exists() and file.exists() and path.samefile(file):
+            raise UsageError("is also an input", what=f"--output {path}", hint="choose another --output")
 
 
 def chosen_dims(package: Package, given: Sequence[str]) -> dict[str, int]:

@@ -39,9 +39,11 @@ def run(
 
     Example: meta-infer run model.bin --input image=image.npy --output outputs.npz
     """
-    from meta_infer.cli.inputs import choose_inputs, write_arrays
+    from meta_infer.cli.inputs import check_output, choose_inputs, write_arrays
     from meta_infer.runtime.session import load
 
+    if output is not None:
+        check_output(output, inputs or [])
     with load(package, threads=threads) as session:
         feeds, expected = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         values = session.run(None, feeds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import BinaryIO
 
 from meta_infer.package.format import PAGE, Piece, total_bytes
 from meta_infer.support.errors import PackageError
+from meta_infer.support.output_file import check_replaceable, is_package, replacing
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
@@ -104,8 +104,10 @@ def _write_members(file: BinaryIO, members: Mapping[str, Sequence[Piece]], comme
 def make_folder(path: Path) -> None:
     """The folder that the file `path` will go to, made now: a build should fail before its work, not after it.
 
-    Raises PackageError when it cannot be made or written to, or when `path` is itself a folder.
+    Raises PackageError when it cannot be made or written to, or when `path` is itself a folder; UsageError when
+    something other than a package is there already.
     """
+    check_replaceable(path, is_package, "a package")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         writable = os.access(path.parent, os.W_OK)
@@ -122,22 +124,9 @@ def write_archive(path: Path, members: Mapping[str, Sequence[Piece]], comment: b
     The file appears under its name only when it is complete and on disk; until then, and after any failure, what was
     there before stays. Raises PackageError when the folder or the disk does not take it.
     """
-    part: Path | None = None
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        part = Path(name)
-        with open(descriptor, "wb") as file:
-            size = _write_members(file, members, comment)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        part.chmod(0o666 & ~mask)                      # temporary files are private, a package is an ordinary file
-        part.replace(path)
-        return size
+        with replacing(path) as file:
+            return _write_members(file, members, comment)
     except OSError as error:
         raise PackageError(f"cannot be written: {error.strerror or error}", what=f"package {str(path)!r}",
                            hint="choose another --output, or free space on that disk") from error
-    finally:
-        if part is not None and part.exists():
-            part.unlink()

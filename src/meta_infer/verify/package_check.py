@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
 from meta_infer.ir.graph import Graph, names_of
 from meta_infer.runtime.session import Session, load
+from meta_infer.support.array_files import load_arrays
 from meta_infer.support.errors import InputError, VerificationError
 from meta_infer.verify.compare import (
     TOLERANCE,
@@ -79,12 +79,11 @@ def require_equal(comparisons: tuple[TensorComparison, ...], package: Path) -> N
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an .npz file. Raises InputError naming the file when it is none."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"is not a readable .npz file: {error}", what=f"file {path}",
-                         hint="write it with numpy.savez(path, **arrays)") from error
+    arrays = load_arrays(path)
+    if isinstance(arrays, np.ndarray):
+        raise InputError("holds one array without a name", what=f"file {path}",
+                         hint="write it with numpy.savez(path, **arrays)")
+    return arrays
 
 
 def compare_recorded(session: Session, recorded: Mapping[str, np.ndarray], tolerance: float) -> CompareResult:
