@@ -27,7 +27,10 @@ class TensorComparison:
 
     @property
     def passed(self) -> bool:
-        return self.distance.relative <= self.tolerance
+        """Close to the reference; or, where the reference itself is off, close to the float64 truth."""
+        if self.distance.relative <= self.tolerance:
+            return True
+        return self.exact_distance is not None and self.exact_distance <= self.tolerance
 
 
 def compare_outputs(names: Sequence[str], actual: Sequence[np.ndarray], reference: Sequence[np.ndarray],
