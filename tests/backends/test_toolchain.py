@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,8 @@ import pytest
 
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.loaded import LoadedModule
-from meta_infer.backends.cpu.toolchain import compile_module, find_compiler, prune
+from meta_infer.backends.cpu.object_cache import prune
+from meta_infer.backends.cpu.toolchain import compile_module, find_compiler
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc
 from meta_infer.support.dtypes import FLOAT32
@@ -66,6 +69,37 @@ def test_headers_of_extra_files_are_part_of_the_key(switches: Switches, tmp_path
     assert compile_module(sources(1.0), host_isa(), [extra], switches=switches).compiler_calls == 2
 
 
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:len(data) // 2],
+                                    lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]],
+                         ids=["empty", "cut short", "one bit"])
+@pytest.mark.parametrize("suffix", [".o", ".so", ".sha256"])
+def test_a_damaged_cache_is_made_again(switches: Switches, damage: Callable[[bytes], bytes], suffix: str) -> None:
+    first = compile_module(sources(1.0), host_isa(), switches=switches)
+    files = [f for f in (switches.cache / "objects").iterdir() if f.suffix == suffix]
+    assert files
+    for file in files:
+        file.write_bytes(damage(file.read_bytes()))
+    again = compile_module(sources(1.0), host_isa(), switches=switches)
+    assert again.library == first.library and again.compiler_calls > 0
+    assert compile_module(sources(1.0), host_isa(), switches=switches).compiler_calls == 0
+
+
+def test_a_cache_that_cannot_be_written(switches: Switches, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ToolchainError, match="Not a directory") as caught:
+        compile_module(sources(1.0), host_isa(), switches=replace(switches, cache=tmp_path / "file"))
+    assert "META_INFER_CACHE" in str(caught.value)
+
+
+def test_what_killed_builds_left_goes_away(tmp_path: Path) -> None:
+    for name, when in (("work-old", 1_000_000), ("work-new", time.time())):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "unit.o").touch()
+        os.utime(tmp_path / name, (when, when))
+    prune(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["work-new"]
+
+
 def test_concurrent_builds_of_the_same_sources(switches: Switches) -> None:
     with ThreadPoolExecutor(3) as pool:
         made = list(pool.map(lambda _: compile_module(sources(1.0, 2.0), host_isa(), switches=switches), range(3)))
@@ -91,7 +125,8 @@ def test_gcc_through_the_environment(switches: Switches, monkeypatch: pytest.Mon
     assert by_gcc.compiler != by_zig.compiler
 
 
-@pytest.mark.parametrize(("name", "message"), [("no-such-compiler-here", "not an executable"), ("false", "failed")])
+@pytest.mark.parametrize(("name", "message"), [
+    ("no-such-compiler-here", "not an executable"), ("false", "failed"), ("true", "no C compiler"), ("ls", "failed")])
 def test_a_wrong_compiler_is_named(switches: Switches, name: str, message: str) -> None:
     with pytest.raises(ToolchainError, match=message) as caught:
         find_compiler(replace(switches, compiler=name))

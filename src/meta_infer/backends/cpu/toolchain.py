@@ -1,7 +1,7 @@
 """The C compiler: finds it, compiles units in parallel, links them into one freestanding shared object.
 
 Objects and linked results are cached by the hash of everything that determines them (source, headers, flags, compiler
-version), so a second build of the same program starts no compiler.
+version), so a second build of the same program starts no compiler; object_cache.py keeps them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,12 +18,11 @@ from importlib import metadata, util
 from pathlib import Path
 
 from meta_infer.backends.base import Artifact
+from meta_infer.backends.cpu.object_cache import is_cached, keep, prune, work_folder
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, TARGETS
 from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 
-CACHE_LIMIT = 1 << 30
-"""Bytes the object cache may take; the least recently used files go first."""
 _TIME_LIMIT = 600
 
 
@@ -51,13 +50,26 @@ def find_compiler(switches: Switches | None = None) -> Compiler:
         raise ToolchainError(f"{words[0]!r} is not an executable on the PATH",
                              what="environment variable META_INFER_CC",
                              hint="give a full path, or unset it to use the ziglang package")
+    macros = _printed(named, "-E", "-dM", "-x", "c", os.devnull)
+    if "__GNUC__" not in macros:                                  # gcc, clang and zig define it
+        raise ToolchainError(f"{named!r} is no C compiler that this version knows",
+                             what="environment variable META_INFER_CC", hint="name a gcc or clang")
+    kind = "zig" if "zig" in Path(words[0]).name else "clang" if "__clang__" in macros else "gcc"
+    return Compiler(tuple(words), kind, (_printed(named, "--version").splitlines() or [named])[0])
+
+
+def _printed(named: str, *flags: str) -> str:
+    """What the compiler that META_INFER_CC names prints for `flags`."""
+    what, hint = "environment variable META_INFER_CC", "name a gcc or clang, and flags that it knows"
     try:
-        shown = subprocess.run([*words, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+        done = subprocess.run([*named.split(), *flags], capture_output=True, text=True, errors="replace", timeout=60,
+                              check=False)
     except (subprocess.SubprocessError, OSError) as error:
-        raise ToolchainError(f"'{named} --version' failed: {error}", what="environment variable META_INFER_CC",
-                             hint="name a gcc or clang") from error
-    kind = "zig" if "zig" in Path(words[0]).name else "clang" if "clang" in shown else "gcc"
-    return Compiler(tuple(words), kind, shown.splitlines()[0] if shown else named)
+        raise ToolchainError(f"{named!r} failed: {error}", what=what, hint=hint) from error
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
+        raise ToolchainError(f"{named!r} failed with {done.returncode}: {said}", what=what, hint=hint)
+    return done.stdout
 
 
 def _target_flags(compiler: Compiler, isa: str) -> tuple[str, ...]:
@@ -101,26 +113,26 @@ class _Workshop:
     def compile(self, unit: _Unit) -> tuple[Path, int]:
         """The object of a unit, and how many compiler calls it took."""
         target = self.cache / f"{unit.digest(self.identity)}.o"
-        if _touch(target):
+        if is_cached(target):
             return target, 0
-        with tempfile.TemporaryDirectory(dir=self.cache, prefix="work-") as folder:
-            source, made = Path(folder) / unit.name, Path(folder) / "unit.o"
+        with work_folder(self.cache) as folder:
+            source, made = folder / unit.name, folder / "unit.o"
             source.write_text(unit.text)
             include = () if unit.include is None else (f"-I{unit.include}",)
-            self._run([*self.flags, *include, "-c", str(source), "-o", str(made)], Path(folder), unit)
-            os.replace(made, target)
+            self._run([*self.flags, *include, "-c", str(source), "-o", str(made)], folder, unit)
+            keep(made, target)
         return target, 1
 
     def link(self, objects: Sequence[Path]) -> tuple[Path, int]:
         names = "\0".join([self.identity, *(o.name for o in objects)])
         target = self.cache / f"{hashlib.sha256(names.encode()).hexdigest()[:40]}.so"
-        if _touch(target):
+        if is_cached(target):
             return target, 0
-        with tempfile.TemporaryDirectory(dir=self.cache, prefix="work-") as folder:
-            made = Path(folder) / "module.so"
+        with work_folder(self.cache) as folder:
+            made = folder / "module.so"
             linking = [f for f in self.flags if f.startswith(("-target", "-m")) or "-linux-" in f]
-            self._run([*linking, *self.link_flags, *map(str, objects), "-o", str(made)], Path(folder), None)
-            os.replace(made, target)
+            self._run([*linking, *self.link_flags, *map(str, objects), "-o", str(made)], folder, None)
+            keep(made, target)
         return target, 1
 
     def _run(self, arguments: list[str], folder: Path, unit: _Unit | None) -> None:
@@ -135,6 +147,9 @@ class _Workshop:
                                  hint="reinstall ziglang or name another compiler in META_INFER_CC") from error
         if done.returncode == 0:
             return
+        if done.returncode < 0:
+            raise ToolchainError(f"was ended by {signal.Signals(-done.returncode).name}", what=self.compiler.version,
+                                 hint="the machine may be short of memory; end other programs and build again")
         lines = done.stderr.strip().splitlines()
         errors = [line for line in lines if "error" in line.lower()] or lines
         kept = ""
@@ -145,33 +160,6 @@ class _Workshop:
         raise ToolchainError("\n  ".join(errors[:5]) + kept,
                              what=f"{self.compiler.version} exited with {done.returncode}",
                              hint="this is a fault of the code generator: report it with the kept source")
-
-
-def _touch(path: Path) -> bool:
-    """Whether a cached file exists; marks it as just used."""
-    try:
-        os.utime(path)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def prune(cache: Path, limit: int = CACHE_LIMIT) -> None:
-    """Delete the least recently used objects until the folder takes at most `limit` bytes."""
-    files = []
-    for path in cache.glob("*.*"):
-        try:
-            status = path.stat()
-        except FileNotFoundError:                                # another build was quicker
-            continue
-        if path.is_file():
-            files.append((status.st_mtime, status.st_size, path))
-    total = sum(size for _, size, _ in files)
-    for _, size, path in sorted(files):
-        if total <= limit:
-            return
-        path.unlink(missing_ok=True)
-        total -= size
 
 
 def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Path] = (),
@@ -187,17 +175,21 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
     switches = switches or read_switches()
     compiler = find_compiler(switches)
     cache = switches.cache / "objects"
-    cache.mkdir(parents=True, exist_ok=True)
     flags = (*_target_flags(compiler, isa), *COMPILE_FLAGS, *extra_flags)
     shop = _Workshop(compiler, flags, cache, tuple(link_flags))
     names = [f"kernels_{i}.c" for i in range(len(sources) - 1)] + ["table.c"]
     units = [_Unit(text, name) for name, text in zip(names, sources, strict=True)]
     units += [_Unit(path.read_text(), path.name, path.parent) for path in extra_c_files]
-    with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
-        objects = list(pool.map(shop.compile, units))
-    library, link_calls = shop.link([path for path, _ in objects])
-    calls = sum(count for _, count in objects) + link_calls
-    data = library.read_bytes()
-    if calls:
-        prune(cache)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
+            objects = list(pool.map(shop.compile, units))
+        library, link_calls = shop.link([path for path, _ in objects])
+        calls = sum(count for _, count in objects) + link_calls
+        data = library.read_bytes()
+        if calls:
+            prune(cache)
+    except OSError as error:
+        raise ToolchainError(f"cannot be used: {error.strerror or error}", what=f"cache folder {cache}",
+                             hint="free space on its disk, or name another folder in META_INFER_CACHE") from error
     return Artifact(isa, data, library, dict(zip(names, sources, strict=True)), compiler.version, calls)
