@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 
 from meta_infer.support.errors import UsageError
 
@@ -34,7 +36,7 @@ class BuildConfig(BaseModel):
     verify: bool = True
     verify_samples: int = Field(default=3, ge=1, le=64)
     tolerance: float = Field(default=1e-3, gt=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0)
     stop_after: Literal["", "import", "canonicalize", "legalize", "plan", "lower", "memory", "emit", "compile",
                         "package"] = ""
 
@@ -49,21 +51,44 @@ class BuildConfig(BaseModel):
         return out.getvalue()
 
 
+COMMAND_LINE = "command line"
+_FLAGS = {"memory_limit_mib": "--memory-limit", "verify": "--no-verify"}
+"""Flags whose name is not that of their field."""
+_EXPECTED = {
+    "missing": "is required",
+    "path_type": "expected a path",
+    "tuple_type": "expected a list, such as ['x=1,3,224,224']",
+    "literal_error": "expected one of {expected}",
+}
+
+
 def make_config(values: dict[str, Any], source: str) -> BuildConfig:
     """A config from plain values. Raises UsageError naming the field, what is expected, and the nearest known field."""
     try:
         return BuildConfig(**values)
     except ValidationError as error:
         # A misspelt field is named before the one it leaves missing.
-        first = min(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-        field = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(field, BuildConfig.model_fields, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known fields: {', '.join(BuildConfig.model_fields)}"
-            raise UsageError("is not a known field", what=f"{source}: field {field!r}", hint=hint) from None
-        if first["type"] == "missing":
-            raise UsageError("is required", what=f"{source}: field {field!r}", hint=f"give {field}") from None
-        raise UsageError(f"{first['msg']} (got {first['input']!r})", what=f"{source}: field {field!r}") from None
+        raise _wrong_field(min(error.errors(), key=lambda item: item["type"] != "extra_forbidden"), source) from None
+
+
+def _wrong_field(found: ErrorDetails, source: str) -> UsageError:
+    field = str(found["loc"][0])
+    what = f"{source}: field {field!r}"
+    hint = "docs/command-line.md describes the fields"
+    if source == COMMAND_LINE:
+        what = _FLAGS.get(field, f"--{field.replace('_', '-')}")
+        hint = "`meta-infer build --help` describes it"
+    if found["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(field, BuildConfig.model_fields, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known fields: {', '.join(BuildConfig.model_fields)}"
+        return UsageError("is not a known field", what=what, hint=hint)
+    choices = str(found.get("ctx", {}).get("expected", "")).removeprefix("'', ")
+    expected = _EXPECTED.get(found["type"], found["msg"].replace("Input should be", "expected"))
+    if found["type"] == "missing":
+        return UsageError(expected, what=what, hint=f"give {field}")
+    near = difflib.get_close_matches(repr(found["input"]), choices.replace(" or ", ", ").split(", "), 1)
+    return UsageError(f"is {found['input']!r}, {expected.format(expected=choices)}", what=what,
+                      hint=f"did you mean {near[0]}?" if near else hint)
 
 
 def read_config(path: Path, overrides: dict[str, Any]) -> BuildConfig:
@@ -71,12 +96,22 @@ def read_config(path: Path, overrides: dict[str, Any]) -> BuildConfig:
     try:
         loaded = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", what=f"config file {path}") from error
+        raise UsageError(f"cannot be read: {error.strerror}", what=f"config file {path}",
+                         hint="check the path given to --config") from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"is not YAML: {str(error).splitlines()[0]}", what=f"config file {path}") from error
+        raise UsageError(f"is not YAML: {_yaml_problem(error)}", what=f"config file {path}",
+                         hint="write lines such as 'model: net.onnx', each field once") from error
     if not isinstance(loaded, dict):
         raise UsageError("holds no fields", what=f"config file {path}", hint="write lines such as 'model: net.onnx'")
     return make_config({**loaded, **overrides}, f"config file {path}")
+
+
+def _yaml_problem(error: Exception) -> str:
+    """'line 3: found duplicate key "threads"'."""
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return str(error).splitlines()[0]
+    problem = (error.problem or error.context or "").split(" with value")[0]
+    return f"line {error.problem_mark.line + 1}: {problem}"
 
 
 def stored_config(text: str, source: str) -> BuildConfig:

@@ -73,8 +73,11 @@ def test_a_chip_without_a_code_generator_gives_estimates(cli: Cli, tmp_path: Pat
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     ([], 2, "--model"),
     (["--precision", "fp12"], 2, "precision"),
-    (["--stop-after", "lunch"], 2, "stop_after"),
+    (["--precision", "pf16"], 2, "did you mean 'fp16'?"),
+    (["--stop-after", "lunch"], 2, "--stop-after: is 'lunch', expected one of 'import', "),
+    (["--memory-limit", "-1"], 2, "--memory-limit: is -1.0, expected greater than 0"),
     (["--threads", "0"], 2, "threads"),
+    (["--seed", "-1"], 2, "--seed"),
     (["--tolerance", "-1"], 2, "tolerance"),
     (["--disable", "fuse_epilog"], 2, "fuse_epilogue"),
     (["--hardware", "edge_npu"], 5, "edge_npu_v2"),
@@ -98,6 +101,21 @@ def test_wrong_files(cli: Cli, tmp_path: Path) -> None:
         assert ended.code == 3 and str(model) in ended.err
     ended = cli("build", "--config", config)
     assert ended.code == 2 and "did you mean 'model'?" in ended.err
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("threads: 1\nthreads: 2\n", "line 2: found duplicate key \"threads\"\n"),
+    ("threads: [\n", "line 2: "),
+    ("shape: x=1,12\n", "field 'shape': is 'x=1,12', expected a list"),
+    ("seed: -1\n", "field 'seed'"),
+    ("- a\n", "no fields"),
+    ("\0", "is not YAML"),
+])
+def test_wrong_config_files(cli: Cli, tmp_path: Path, text: str, words: str) -> None:
+    config = tmp_path / "build.yaml"
+    config.write_text(text)
+    ended = cli("build", "--config", config, "--model", write_model(tmp_path / "small.onnx"))
+    assert ended.code == 2 and words in ended.err and "  try: " in ended.err
 
 
 def test_an_operator_that_does_not_exist(cli: Cli, tmp_path: Path) -> None:

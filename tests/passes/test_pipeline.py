@@ -69,6 +69,14 @@ def test_dump_writes_numbered_ir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (tmp_path / "dump" / files[-1]).read_text(encoding="utf-8") == print_graph(graph)
 
 
+def test_dump_into_what_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("META_INFER_DUMP", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match="cannot be written") as caught:
+        canonicalize(parse_graph(TEXT))
+    assert "META_INFER_DUMP" in str(caught.value)
+
+
 @pytest.mark.parametrize("level", ["1", "2", "3"])
 def test_verify_levels_accept_what_is_right(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_INFER_VERIFY", level)

@@ -67,7 +67,7 @@ def build(
 
     Example: meta-infer build --model model.onnx --hardware native --output model.bin
     """
-    from meta_infer.build_config import make_config, read_config
+    from meta_infer.build_config import COMMAND_LINE, make_config, read_config
     from meta_infer.support.trace import Trace
 
     given = {"model": model, "hardware": hardware, "output": output, "shape": tuple(shape or ()),
@@ -78,7 +78,7 @@ def build(
     chosen: dict[str, Any] = {field: value for field, value in given.items() if value not in (None, ())}
     if config is None and model is None:
         raise UsageError("is required", what="--model", hint="meta-infer build --model model.onnx")
-    wanted = read_config(config, chosen) if config else make_config(chosen, "command line")
+    wanted = read_config(config, chosen) if config else make_config(chosen, COMMAND_LINE)
 
     with step_names("build") as on_step:
         from meta_infer import api

@@ -22,7 +22,7 @@ def compare(
         help="An .npz file with inputs and any tensors recorded in the training framework, by ONNX name.",
         show_default="ONNX Runtime")] = None,
     samples: Annotated[int, typer.Option(help="Random samples to compare.", min=1)] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the random samples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random samples.", min=0)] = 0,
     tolerance: Annotated[float | None, typer.Option(
         help="Largest max|a - r| / max|r| of a tensor.", min=0.0, show_default="0.001")] = None,
     threads: Threads = None,

@@ -17,7 +17,7 @@ RandomInputs = Annotated[bool, typer.Option("--random", help="Random inputs inst
 Dims = Annotated[list[str] | None, typer.Option(
     "--dim", metavar="NAME=SIZE", help="Size of a named dimension for random inputs. Repeatable.",
     show_default="as in the test inputs")]
-Seed = Annotated[int, typer.Option(help="Seed of the random inputs.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random inputs.", min=0)]
 Threads = Annotated[int | None, typer.Option(help="Threads to run with.", min=1,
                                              show_default="the package's default, else all cores")]
 
