@@ -24,6 +24,8 @@ def test_the_demo_tells_its_story(cli: Cli, tmp_path: Path) -> None:
     for words in ("compile", "batch 1 ", "batch 32", "ONNX Runtime", "digits read right", "450 held-out samples",
                   "largest deviation", "arena", "meta-infer inspect"):
         assert words in ended.out, words
+    assert not [line for line in ended.out.splitlines() if line != line.rstrip()]
+    assert max(len(line) for line in ended.out.splitlines() if str(package) not in line) <= 100
     hint = ended.out.splitlines()[-1].partition("meta-infer ")[2]
     assert cli(*hint.split()).code == 0, "the closing hint must work as it stands"
 

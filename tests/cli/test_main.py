@@ -113,6 +113,16 @@ def test_a_reader_that_leaves_causes_no_noise(package: Path) -> None:
     assert ended.returncode == 1 and ended.stderr == ""
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["--code"]])
+def test_a_full_disk_behind_the_output(package: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([*COMMAND_LINE, "inspect", package, *arguments], stdout=full, stderr=subprocess.PIPE,
+                               text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("error: ") and "no space is left" in ended.stderr and ended.stderr.count("\n") == 2
+
+
 def test_shell_completion() -> None:
     asked = {**os.environ, "_META_INFER_COMPLETE": "complete_bash", "COMP_WORDS": "meta-infer hardware show edge",
              "COMP_CWORD": "3"}

@@ -149,7 +149,8 @@ def _parts(result: BuildResult, figures: DemoFigures, threads: int) -> list[Rend
              f"{threads} thread{'s' if threads > 1 else ''} each (the median round):"), "",
         table, "",
         Text(f"The package: {result.path}"),
-        Text(f"Next, see the code made for one operator: meta-infer inspect {result.path} --code --node conv2"),
+        Text("Next, see the code made for one operator:"),
+        Text(f"meta-infer inspect {result.path} --code --node conv2"),
     ]
 
 

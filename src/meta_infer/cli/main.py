@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -22,6 +23,7 @@ from meta_infer.support.errors import InternalError, MetaInferError
 from meta_infer.support.switches import read_switches
 
 INTERRUPTED = 130
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
     name="meta-infer", no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -48,17 +50,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MetaInferError as error:
         return _fail(error)
     except KeyboardInterrupt:
+        note("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`| head`). Nothing may be written at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()                                          # whoever read our output has gone (`| head`)
         return 1
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            return _fail_within(error)
+        _drop_output()
+        return _fail(MetaInferError("no space is left", what=error.filename or "standard output or temporary files",
+                                    hint="free space on that disk"))
     except Exception as error:  # noqa: BLE001 - the last door: a fault of ours ends in one message as well
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {error}"
-        return _fail(InternalError(problem, what=f"{at.filename}:{at.lineno}",
-                                   hint="META_INFER_DEBUG=1 shows the whole traceback; please report it"))
+        return _fail_within(error)
     return 0
+
+
+def _drop_output() -> None:
+    """What standard output still holds is not written at exit either, where it would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail_within(error: Exception) -> int:
+    """The end of an exception that no layer expects: a fault of meta-infer."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return _fail(InternalError(f"{type(error).__name__}: {error}", what=f"{at.filename}:{at.lineno}",
+                               hint="META_INFER_DEBUG=1 shows the whole traceback; please report it"))
 
 
 def _fail(error: MetaInferError) -> int:

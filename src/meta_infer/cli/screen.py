@@ -34,8 +34,12 @@ def notes() -> Console:
 def show(*parts: RenderableType) -> None:
     """Prints tables and lines of results. Lines are not cut: a path stays in one piece. Brackets are no markup."""
     console = results()
-    for part in parts:
-        console.print(part, markup=False, soft_wrap=isinstance(part, str | Text))
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part, markup=False, soft_wrap=isinstance(part, str | Text))
+    # Tables fill their last column with blanks.
+    lines = captured.get().removesuffix("\n").split("\n")
+    typer.echo("\n".join(line.rstrip(" ") for line in lines))
 
 
 def show_json(value: Any) -> None:
