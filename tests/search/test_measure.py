@@ -14,7 +14,7 @@ from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.search import measure as measure_module
-from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, candidate_for
+from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
 from meta_infer.search.measure import measure
 from meta_infer.search.measurements import key_of
 from meta_infer.support.errors import InputError, UsageError
@@ -43,9 +43,9 @@ GOOD = "for (int64_t i = begin; i < end; ++i) y[i] = w[i] * 2.0f;"
 
 def candidate(name: str, body: str, weight_bytes: int = 4096) -> Candidate:
     """A kernel `y[0..3] = f(w)` with this C body."""
-    artifact = compile_module([SOURCE % (KERNEL_TYPE, body)], ISA)
+    source = SOURCE % (KERNEL_TYPE, body)
     buffers = {"y": MeasuredBuffer(64, "float32", "output"), "w": MeasuredBuffer(weight_bytes, "float32", "weights")}
-    return Candidate(name, artifact, (Launch("k", ("y", "w")),), buffers)
+    return Candidate(name, compile_module([source], ISA), source, (Launch("k", ("y", "w")),), buffers)
 
 
 def test_a_failing_candidate_costs_one_sample() -> None:
@@ -91,13 +91,15 @@ def test_real_kernels_with_a_share_of_the_peak() -> None:
     case = make_group("MatMul", arrays, constants=("w",))
     variant = next(iter(GEMM.variants(case.group, PROFILE)))
     layouts = layouts_of(variant, case.group)
-    made = candidate_for("gemm", case.group, GEMM.lower(case.group, variant, layouts, PROFILE), layouts, {}, ISA,
-                         flops=2 * 64 ** 3)
-    assert any(buffer.role == "weights" for buffer in made.buffers.values())
+    lowering = GEMM.lower(case.group, variant, layouts, PROFILE)
+    uncompiled = lowered_group("gemm", case.group, lowering, layouts, {}, flops=2 * 64 ** 3)
+    first, second = compile_candidates([uncompiled, replace(uncompiled, name="twin")], ISA)
+    assert any(buffer.role == "weights" for buffer in first.buffers.values())
+    assert first.launches != second.launches and key_of(first, 1, "cpu") == key_of(second, 1, "cpu")
     for threads in (1, 2):
-        [found] = measure([made], threads=threads, **FEW)
-        assert found.ok and found.share_of_peak > 0
-        assert found.metric.kind == "measured" and found.metric.value == found.seconds
+        for found in measure([first, second], threads=threads, **FEW):
+            assert found.ok and found.share_of_peak > 0
+            assert found.metric.kind == "measured" and found.metric.value == found.seconds
 
 
 def test_what_one_candidate_writes_no_other_reads() -> None:
@@ -179,7 +181,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     lambda c: replace(c, buffers={**c.buffers, "w": MeasuredBuffer(4096, "float32", "input")}),
     lambda c: replace(c, artifact=replace(c.artifact, compiler="another")),
     lambda c: replace(c, artifact=replace(c.artifact, isa="x86-64")),
-    lambda c: replace(c, artifact=replace(c.artifact, sources={"table.c": "other"})),
+    lambda c: replace(c, source="other"),
 ])
 def test_the_key_holds_all_that_decides_a_time(change: object) -> None:
     made = candidate("good", GOOD)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from meta_infer.backends.base import Artifact
-from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.emit_c import emit_module, emit_unit
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.group import PLAIN, Group, Layout
 from meta_infer.ir.shapes import evaluate, product
-from meta_infer.kernels.kernel import Lowering
+from meta_infer.kernels.kernel import KernelCall, Lowering
 from meta_infer.support.dtypes import dtype_of
 
 Role = Literal["weights", "input", "output"]
@@ -43,22 +43,32 @@ class Launch:
 class Candidate:
     """Launches that together are one way to compute something, from one artifact made of `emit_module` sources alone.
 
-    `flops` of one run, 0 when no share of the peak is wanted.
+    Several candidates may share an artifact; `source` is the C of this one's kernels only, in the order of their
+    launches. `flops` of one run, 0 when no share of the peak is wanted.
     """
 
     name: str
     artifact: Artifact
+    source: str
     launches: tuple[Launch, ...]
     buffers: Mapping[str, MeasuredBuffer]
     flops: int = 0
 
 
-def candidate_for(name: str, group: Group, lowering: Lowering, layouts: Mapping[str, Layout], sizes: Mapping[str, int],
-                  isa: str, flops: int = 0) -> Candidate:
-    """Compile a lowered group into a candidate, at these values of its symbols. Raises ToolchainError."""
-    calls = [replace(call, func=replace(call.func, name=f"{call.func.name}_{i}"))
-             for i, call in enumerate(lowering.calls)]
-    artifact = compile_module(emit_module([call.func for call in calls], (), (), isa), isa)
+@dataclass(frozen=True)
+class Uncompiled:
+    """A candidate before its kernels are compiled; `sizes` are the values of its symbols."""
+
+    name: str
+    calls: tuple[KernelCall, ...]
+    buffers: Mapping[str, MeasuredBuffer]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    flops: int = 0
+
+
+def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[str, Layout],
+                  sizes: Mapping[str, int], flops: int = 0) -> Uncompiled:
+    """A lowered group at these values of its symbols."""
     buffers: dict[str, MeasuredBuffer] = {}
     for value_name in (*group.inputs, *group.outputs):
         value = group.values[value_name]
@@ -70,6 +80,21 @@ def candidate_for(name: str, group: Group, lowering: Lowering, layouts: Mapping[
         buffers[temp.name] = MeasuredBuffer(count * temp.dtype.bytes, temp.dtype.name, "output")
     for packed, array in lowering.packed.items():
         buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
-    launches = tuple(Launch(call.func.name, call.args, tuple(evaluate(d, sizes) for d in call.dims)) for call in calls)
-    used = {arg for launch in launches for arg in launch.args}
-    return Candidate(name, artifact, launches, {n: b for n, b in buffers.items() if n in used}, flops)
+    used = {arg for call in lowering.calls for arg in call.args}
+    return Uncompiled(name, lowering.calls, {n: b for n, b in buffers.items() if n in used}, sizes, flops)
+
+
+def compile_candidates(uncompiled: Sequence[Uncompiled], isa: str) -> tuple[Candidate, ...]:
+    """All of them in one artifact. Raises ToolchainError."""
+    funcs = [[replace(call.func, name=f"{call.func.name}_{i}_{j}") for j, call in enumerate(one.calls)]
+             for i, one in enumerate(uncompiled)]
+    artifact = compile_module(emit_module([f for own in funcs for f in own], (), (), isa), isa)
+    return tuple(_candidate(one, [f.name for f in own], artifact) for one, own in zip(uncompiled, funcs, strict=True))
+
+
+def _candidate(one: Uncompiled, names: Sequence[str], artifact: Artifact) -> Candidate:
+    # Names that do not tell what else is in the artifact: equal kernels have equal sources.
+    alone = [replace(call.func, name=f"kernel_{j}") for j, call in enumerate(one.calls)]
+    launches = tuple(Launch(name, call.args, tuple(evaluate(d, one.sizes) for d in call.dims))
+                     for name, call in zip(names, one.calls, strict=True))
+    return Candidate(one.name, artifact, emit_unit(alone, artifact.isa, {}), launches, one.buffers, one.flops)

@@ -29,11 +29,12 @@ from meta_infer.backends.cpu.execute import child_environment
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
+from meta_infer.kernels.kernel import KernelCall
 from meta_infer.runtime.sources import MEASURE_SOURCES
-from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer
+from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates
 from meta_infer.search.measure_protocol import CACHE_UNKNOWN, median_and_spread
 from meta_infer.search.measurements import OK, Measurement, append, key_of, replay
-from meta_infer.search.peak_probe import NAME, peak_probe, probe_elements, probe_flops
+from meta_infer.search.peak_probe import peak_probe, probe_elements, probe_flops
 from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import read_switches
 
@@ -116,10 +117,9 @@ def _driver(isa: str) -> Artifact:
 
 def _probe(isa: str) -> Candidate:
     reads, writes = probe_elements(isa)
-    artifact = compile_module(emit_module([peak_probe(isa)], (), (), isa), isa)
-    return Candidate(NAME, artifact, (Launch(NAME, ("x", "y")),),
-                     {"x": MeasuredBuffer(4 * reads, "float32", "input"),
-                      "y": MeasuredBuffer(4 * writes, "float32", "output")}, probe_flops(isa))
+    buffers = {"x": MeasuredBuffer(4 * reads, "float32", "input"), "y": MeasuredBuffer(4 * writes, "float32", "output")}
+    call = KernelCall(peak_probe(isa), ("x", "y"), ())
+    return compile_candidates([Uncompiled("peak probe", (call,), buffers, flops=probe_flops(isa))], isa)[0]
 
 
 def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -> tuple[int, str] | None:

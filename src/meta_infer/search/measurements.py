@@ -61,9 +61,9 @@ def key_of(candidate: Candidate, threads: int, cpu: str) -> str:
     """The key under which a candidate's time is recorded; its name is not part of it."""
     artifact = candidate.artifact
     parts = {
-        "sources": list(artifact.sources.values()), "compiler": artifact.compiler,
+        "source": candidate.source, "compiler": artifact.compiler,
         "flags": [artifact.isa, *asdict(TARGETS[artifact.isa]).values(), *COMPILE_FLAGS],
-        "launches": [asdict(launch) for launch in candidate.launches],
+        "launches": [[launch.args, launch.dims] for launch in candidate.launches],
         "buffers": {name: asdict(buffer) for name, buffer in sorted(candidate.buffers.items())},
         "threads": threads, "cpu": cpu, "protocol": VERSION,
     }

@@ -14,7 +14,6 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc, mad
 from meta_infer.support.dtypes import FLOAT32
 
-NAME = "peak_probe"
 CHUNKS = 16
 _CHAINS = 12
 _STEPS = 4096
@@ -38,7 +37,7 @@ def probe_elements(isa: str) -> tuple[int, int]:
 def peak_probe(isa: str) -> LoopFunc:
     """The probe for an instruction set: peak_probe(x, y)."""
     lanes = lanes_of(isa)
-    b = Builder(NAME)
+    b = Builder("peak_probe")
     x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
     with b.chunks(CHUNKS) as chunk:
         factor, summand = b.let(b.load(x, 0, lanes), "factor"), b.let(b.load(x, lanes, lanes), "summand")
