@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ from onnx import helper
 from meta_infer import api
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.hardware.load import load_profile
+from meta_infer.passes.legalize import legalize
+from meta_infer.passes.pipeline import canonicalize
 from meta_infer.runtime.session import load
 from meta_infer.support.errors import MetaInferError, UnsupportedError
 from meta_infer.verify.reference import float64_reference, reference_session, run_reference
@@ -35,6 +38,10 @@ from .random_moves import OPS
 
 TOLERANCE = 1e-4
 """Largest |difference| / max(1, max|reference|), unless ONNX Runtime's own error in float64 terms is larger."""
+
+
+FAULTS = (MetaInferError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+Check = Callable[[Case, Path], "Verdict"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,31 @@ def check(case: Case, folder: Path) -> Verdict:
         return _compare(case, path, package)
     except UnsupportedError as error:
         return Verdict("refused", str(error).replace("\n", " "))
-    except (MetaInferError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+    except FAULTS as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return Verdict("error", f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"[:600])
+
+
+def check_graph(case: Case, folder: Path) -> Verdict:
+    """The compiler's front alone: the legalized graph in float64 against ONNX Runtime, and lowering to C source."""
+    path = folder / "model.onnx"
+    onnx.save(case.model, path)
+    try:
+        api.build(path, verify=False, shape=case.shapes, stop_after="emit")
+        imported = import_model(path, dict(map(parse_shape_spec, case.shapes)))
+        graph = legalize(canonicalize(imported), load_profile("native"))
+        reference = reference_session(path)
+        for point in range(case.points):
+            inputs = case.at(point)
+            want, found = run_reference(reference, inputs), float64_reference(graph, inputs)
+            for i, (a, r) in enumerate(zip(found, want, strict=True)):
+                if a.shape != r.shape or error_of(a, r) > 1e-3:
+                    return Verdict("mismatch", f"point {point}, output {i}: {a.shape} for {r.shape}, "
+                                               f"{error_of(a, r) if a.shape == r.shape else 0:.3g} apart")
+        return Verdict("ok")
+    except UnsupportedError as error:
+        return Verdict("refused", str(error).replace("\n", " "))
+    except FAULTS as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         return Verdict("error", f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"[:600])
 
@@ -163,7 +194,7 @@ def rebuild(case: Case, nodes: list[onnx.NodeProto], outputs: list[str], point: 
     return Case(model, {n: values[n] for n in inputs}, values)
 
 
-def reduce(case: Case, verdict: Verdict, folder: Path, trials: int = 60) -> tuple[Case, Verdict]:
+def reduce(case: Case, verdict: Verdict, folder: Path, check: Check = check, trials: int = 60) -> tuple[Case, Verdict]:
     """The smallest case found that fails in the same way (for errors: with the same message's beginning)."""
     left = trials
     while True:
@@ -189,15 +220,16 @@ def save(case: Case, path: Path) -> None:
                                          for i, a in enumerate(arrays)})
 
 
-def one_seed(seed: int, keep: Path | None, reduce_it: bool = True) -> Verdict:
+def one_seed(seed: int, keep: Path | None, reduce_it: bool = True, check: Check = check) -> Verdict:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         case = random_case(seed, OPS)
         verdict = check(case, folder)
         print(f"{seed} {verdict.kind} {verdict.detail}", flush=True)
         if verdict.failed and reduce_it:
-            case, verdict = reduce(case, verdict, folder)
-            print(f"{seed} reduced: {verdict.kind} {verdict.detail}\n{onnx.printer.to_text(case.model)[:3000]}", flush=True)
+            case, verdict = reduce(case, verdict, folder, check)
+            text = onnx.printer.to_text(case.model)[:3000]
+            print(f"{seed} reduced: {verdict.kind} {verdict.detail}\n{text}", flush=True)
         if verdict.failed and keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             save(case, keep / str(seed))
@@ -211,12 +243,13 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--no-reduce", action="store_true")
+    parser.add_argument("--graph-only", action="store_true", help="no C: a hundred times as many graphs")
     parser.add_argument("--in-process", action="store_true", help="a crash then ends the run")
     args = parser.parse_args()
     if args.in_process:
         for seed in range(args.first, args.first + args.count):
             print(f"{seed} begins", flush=True)
-            one_seed(seed, args.keep, not args.no_reduce)
+            one_seed(seed, args.keep, not args.no_reduce, check_graph if args.graph_only else check)
         return 0
     return run_children(args)
 
@@ -228,7 +261,7 @@ def run_children(args: argparse.Namespace) -> int:
     while seed < last and time.monotonic() < end:
         command = [sys.executable, "-m", "tests.build.fuzz", "--in-process", "--first", str(seed), "--count",
                    str(min(50, last - seed)), *(["--keep", str(args.keep)] if args.keep else []),
-                   *(["--no-reduce"] if args.no_reduce else [])]
+                   *(["--no-reduce"] if args.no_reduce else []), *(["--graph-only"] if args.graph_only else [])]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         for line in child.stdout:

@@ -228,8 +228,8 @@ def _input(scope: Scope, drawn: np.random.Generator, sizes: Mapping[str, tuple[i
     shape: list[str | int] = rng.choice((
         ["n", channels, rng.choice((1, 4, 6, 7)), "w"], ["n", channels, rng.choice((1, 4, 6, 7)), "w"],
         ["n", channels, "w", rng.choice((5, 7))], ["n", channels, "w"], ["n", channels], ["n", "w", channels],
-        [rng.randint(1, 9)], [], ["n", rng.randint(1, 3), 2, channels, rng.randint(1, 4)], [channels, rng.randint(1, 9)],
-        ["w", channels]))
+        [rng.randint(1, 9)], [], ["n", rng.randint(1, 3), 2, channels, rng.randint(1, 4)], ["w", channels],
+        [channels, rng.randint(1, 9)]))
     kind = rng.choices(("f", "i", "l", "b", "d"), (80, 4, 8, 5, 3))[0]
     arrays = []
     for i in range(scope.points):

@@ -1,4 +1,4 @@
-"""The ops that random graphs are drawn from: each function adds one node (or a small pattern) to a scope, or nothing."""
+"""Ops of random graphs that compute: each function adds one node or a small pattern to a scope, or nothing."""
 
 from __future__ import annotations
 
@@ -265,6 +265,8 @@ def pool(s: Scope) -> str | None:
                                 "ceil_mode": rng.choice((0, 0, 1))}
     if rng.random() < 0.6:
         attrs["pads"] = [rng.randint(0, k - 1) for k in kernel] * 2
+    if not attrs["ceil_mode"] and min(a.shape[2:][i] for a in s.find(x) for i in range(spatial)) < 3:
+        return None                          # ONNX Runtime rounds a negative count of windows up to one
     if op == "AveragePool":
         attrs["count_include_pad"] = rng.choice((0, 1))
     elif rng.random() < 0.2:
@@ -395,6 +397,8 @@ def reduce(s: Scope) -> str | None:
     x = s.pick(lambda a: a.dtype in (np.float32, np.float32, np.int64, np.int32, np.float64) and a.size > 0)
     if x is None:
         return None
+    if s.find(x)[0].dtype.kind != "f" and op in ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp"):
+        return None                                           # ONNX leaves open how integers are rounded
     if op == "ReduceLogSum" and not all((a > 0.05).all() for a in s.find(x)):
         return None
     rank = s.find(x)[0].ndim

@@ -170,6 +170,35 @@ def output_is_a_view_of_a_slice_that_is_a_view() -> onnx.ModelProto:
 
 
 @case
+def sizes_as_data() -> onnx.ModelProto:
+    """Dynamic sizes that are returned and calculated with, not only used as shapes."""
+    return model([node("Shape", ["x"], ["sh"]), node("Size", ["x"], ["size"]), node("Cast", ["size"], ["f"], to=F),
+                  node("Div", ["x", "f"], ["y"]), node("Shape", ["x"], ["tail"], start=-2, end=5)],
+                 [info("x", ["n", 3, "w"])], [info("sh", [3], T.INT64), info("y", ["n", 3, "w"]),
+                                              info("tail", [2], T.INT64)])
+
+
+@case
+def pointwise_convolution_of_one_dimension() -> onnx.ModelProto:
+    return model([node("Conv", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["y"])], [info("x", [2, 5, 11])],
+                 [info("y", [2, 9, 11])], [weights("w", 9, 5, 1), weights("b", 9)])
+
+
+@case
+def pooling_windows_larger_than_the_image() -> onnx.ModelProto:
+    """With ceil_mode a single partial window counts."""
+    pool = {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}
+    return model([node("MaxPool", ["x"], ["m"], **pool), node("AveragePool", ["x"], ["a"], **pool)],
+                 [info("x", [1, 9, 2, 1])], [info("m", [1, 9, 1, 1]), info("a", [1, 9, 1, 1])])
+
+
+@case
+def roots_of_integers() -> onnx.ModelProto:
+    return model([node("ReduceL2", ["i"], ["y"], axes=[1]), node("ReduceL1", ["i"], ["z"], axes=[0], keepdims=0)],
+                 [info("i", [3, 4], T.INT32)], [info("y", [3, 1], T.INT32), info("z", [4], T.INT32)])
+
+
+@case
 def scalars_and_empty_tensors() -> onnx.ModelProto:
     return model([node("Add", ["a", "b"], ["s"]), node("Relu", ["e"], ["z"]), node("Concat", ["z", "x"], ["k"], axis=0),
                   node("ReduceSum", ["x"], ["t"], keepdims=0), node("Mul", ["t", "s"], ["y"])],

@@ -130,6 +130,7 @@ def pack_weights(weight: np.ndarray, tiles: Iterable[int], block: int, in_block:
     `tiles` lists the output blocks of each tile in order. Channels beyond OC and IC have zero weights, so that
     whatever the padding lanes of the input hold (zero) cannot reach a result.
     """
+    weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1])   # one spatial axis: kh = 1
     oc, ic, kh, kw = weight.shape
     full = np.zeros((-(-oc // block) * block, -(-ic // in_block) * in_block, kh, kw), np.float32)
     full[:oc, :ic] = weight

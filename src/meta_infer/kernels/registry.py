@@ -24,6 +24,7 @@ from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.sizes import SIZES
 from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
 from meta_infer.kernels.transpose import TRANSPOSE
@@ -53,6 +54,7 @@ KERNELS: tuple[Kernel, ...] = (
     EXPAND,
     PAD,
     RESIZE,
+    SIZES,
 )
 
 

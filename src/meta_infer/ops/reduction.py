@@ -21,6 +21,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.support.dtypes import FLOAT64
 
 Fold = Callable[[Sequence[Dim]], Dim]
 Decompose = Callable[[Node, Callable[[str], str], Callable[[np.ndarray, str], str], Mapping[str, TensorType]],
@@ -127,13 +128,22 @@ def _decompose_log_sum_exp(node: Node, fresh: Callable[[str], str], constant: Ca
 
 # --- import ---------------------------------------------------------------------------------------------------
 
+_ROOTS_AND_LOGS = frozenset({"ReduceL2", "ReduceLogSum", "ReduceLogSumExp"})
+"""Of integers they are computed as floats and truncated."""
+
+
 def _import(node: OnnxNode, ctx: ImportContext, axes: tuple[int, ...] | None) -> Iterable[Node]:
     rank = len(shape_of(node, ctx))
     if not axes and attr_int(node, "noop_with_empty_axes"):
         return (core_node(node, "Identity", node.inputs[:1], node.outputs),)
-    chosen = sorted({axis_in(node, a, rank) for a in axes}) if axes else range(rank)
-    return (core_node(node, node.op, node.inputs[:1], node.outputs, axes=tuple(chosen),
-                      keepdims=bool(attr_int(node, "keepdims", 1))),)
+    chosen = tuple(sorted({axis_in(node, a, rank) for a in axes})) if axes else tuple(range(rank))
+    keep, dtype = bool(attr_int(node, "keepdims", 1)), ctx.type_of(node.inputs[0]).dtype
+    if node.op not in _ROOTS_AND_LOGS or dtype.is_float:
+        return (core_node(node, node.op, node.inputs[:1], node.outputs, axes=chosen, keepdims=keep),)
+    real, answer = ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
+    return (core_node(node, "Cast", node.inputs[:1], (real,), to=FLOAT64),
+            core_node(node, node.op, (real,), (answer,), axes=chosen, keepdims=keep),
+            core_node(node, "Cast", (answer,), node.outputs, to=dtype))
 
 
 def _import_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:

@@ -23,12 +23,13 @@ def output_size(size: Dim, kernel: int, stride: int, begin: int, end: int, dilat
     """Number of windows along one axis. Raises ShapeError when not even one fits.
 
     With `ceil` a last partial window counts too, unless it would start in the end padding (as ONNX Runtime and
-    PyTorch do).
+    PyTorch do); it may be the only one.
     """
     room = size + begin + end - span(kernel, dilation)
-    if bounds(room)[1] < 0:
+    least = 1 - stride if ceil else 0
+    if bounds(room)[1] < least:
         raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end}")
-    if evaluate(room, {symbol.name: symbol.lo for symbol in symbols_of(room)}) < 0:
+    if evaluate(room, {symbol.name: symbol.lo for symbol in symbols_of(room)}) < least:
         raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end} "
                          f"at the smallest sizes in range; raise the lower end of the range")
     if not ceil:
