@@ -2,34 +2,27 @@
 
     python benchmarks/kernels.py [--rounds 10] [--only conv_direct]
 
-Every round runs each kernel and a probe of nothing but multiply-adds, so that a busy or throttled machine slows both.
-`peak` is the share of the probe's rate, the median over the rounds. Weights stay warm in cache here, unlike in a
-network: `benchmarks/latency.py` measures whole models.
+Measured as the search measures (search/measure.py): in rounds beside a probe of nothing but multiply-adds, so that a
+busy or throttled machine slows both, and with weights that have left the cache. `peak` is the share of the probe's
+rate, the median over the rounds. `benchmarks/latency.py` measures whole models.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 
-from meta_infer.backends.cpu.emit_c import emit_module
-from meta_infer.backends.cpu.loaded import LoadedModule
-from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, blocked
-from meta_infer.ir.loop import LoopFunc, Type, const, mad
 from meta_infer.ir.shapes import product
-from meta_infer.kernels.kernel import KernelCall, Lowering
 from meta_infer.kernels.registry import KERNELS
 from meta_infer.kernels.reorder import reorder
+from meta_infer.search.candidate import MeasuredBuffer, Uncompiled, compile_candidates, lowered_group
+from meta_infer.search.measure import measure
 from meta_infer.support.dtypes import FLOAT32
 
 # (input channels, height and width, output channels, kernel, stride, groups): layers of resnet18 and mobilenetv2.
@@ -41,28 +34,6 @@ CONVOLUTIONS = (
     (960, 7, 160, 1, 1, 1), (320, 7, 1280, 1, 1, 1), (64, 28, 64, 3, 1, 4),
 )
 POOLS = (("MaxPool", 64, 112, 3, 2), ("AveragePool", 64, 56, 2, 2), ("GlobalAveragePool", 512, 7, 7, 1))
-_PROBE_STEPS = 20_000
-_PROBE_REGISTERS = 10
-
-
-@dataclass(frozen=True)
-class Case:
-    """A lowering with memory of its own; `work` is floating-point operations, or bytes when `is_copy`."""
-
-    kernel: str
-    label: str
-    lowering: Lowering
-    memory: Mapping[str, np.ndarray]
-    work: float
-    is_copy: bool = False
-
-
-def aligned(elements: int) -> np.ndarray:
-    """Random floats on a 64-byte boundary."""
-    raw = np.empty(elements + 16, np.float32)
-    start = -raw.ctypes.data % 64 // 4
-    raw[:] = np.random.default_rng(0).standard_normal(raw.size)
-    return raw[start:start + elements]
 
 
 def group_of(op: str, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, object]) -> Group:
@@ -73,20 +44,19 @@ def group_of(op: str, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str,
     return Group(Node(op, tuple(inputs), (output,), dict(attrs)), tuple(inputs), (output,), values, constants)
 
 
-def cases_of(group: Group, label: str, profile: Profile, work: float) -> list[Case]:
+def cases_of(group: Group, label: str, profile: Profile, work: int) -> list[Uncompiled]:
     """A case for every variant of every kernel that can do `group`."""
     cases = []
     for kernel in (k for k in KERNELS if group.anchor.op in k.anchors):
         for variant in kernel.variants(group, profile):
             layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
             lowering = kernel.lower(group, variant, layouts, profile)
-            memory = {n: aligned(int(product(layouts[n].physical(group.values[n].shape)))) for n in layouts}
             name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{variant.name}"
-            cases.append(Case(name, label, lowering, memory | dict(lowering.packed), work))
+            cases.append(lowered_group(f"{name:24} {label:34}", group, lowering, layouts, {}, work))
     return cases
 
 
-def conv_cases(profile: Profile) -> list[Case]:
+def conv_cases(profile: Profile) -> list[Uncompiled]:
     cases = []
     for channels, size, out, k, stride, groups in CONVOLUTIONS:
         pad = k // 2
@@ -96,109 +66,58 @@ def conv_cases(profile: Profile) -> list[Case]:
         attrs = {"kernel_shape": (k, k), "strides": (stride, stride), "pads": (pad,) * 4, "dilations": (1, 1),
                  "group": groups}
         kind = f"/{groups}" if groups > 1 else ""
-        work = 2.0 * out * after * after * (channels // groups) * k * k
+        work = 2 * out * after * after * (channels // groups) * k * k
         cases += cases_of(group_of("Conv", shapes, attrs), f"{channels}x{size}x{size} -> {out}{kind} k{k} s{stride}",
                           profile, work)
     return cases
 
 
-def pool_cases(profile: Profile) -> list[Case]:
+def pool_cases(profile: Profile) -> list[Uncompiled]:
     cases = []
     for op, channels, size, k, stride in POOLS:
         after = (size - k) // stride + 1
         shapes = {"x": (1, channels, size, size), "y": (1, channels, after, after)}
         attrs = {} if op.startswith("Global") else {"kernel_shape": (k, k), "strides": (stride, stride)}
         cases += cases_of(group_of(op, shapes, attrs), f"{op} {channels}x{size}x{size} k{k} s{stride}", profile,
-                          float(channels * after * after * k * k))
+                          channels * after * after * k * k)
     return cases
 
 
-def reorder_cases(profile: Profile) -> list[Case]:
+def reorder_cases(profile: Profile) -> list[Uncompiled]:
     value, block = Value("v", FLOAT32, (1, 64, 56, 56)), profile.lanes(FLOAT32)
     cases = []
     pairs: Sequence[tuple[Layout, Layout]] = ((PLAIN, blocked(block)), (blocked(block), PLAIN))
     for source, target in pairs:
-        size = int(product(value.shape))
-        memory = {"source": aligned(size), "target": aligned(size)}
-        cases.append(Case("reorder", f"64x56x56 {source} -> {target}", reorder(value, source, target, profile), memory,
-                          8.0 * size, True))
+        size = 4 * int(product(value.shape))
+        buffers = {"source": MeasuredBuffer(size, "float32", "input"),
+                   "target": MeasuredBuffer(size, "float32", "output")}
+        label = f"64x56x56 {source} -> {target}"
+        cases.append(Uncompiled(f"{'reorder':24} {label:34}", reorder(value, source, target, profile).calls, buffers))
     return cases
-
-
-def probe(profile: Profile) -> Case:
-    """Independent multiply-adds in registers: what no kernel can exceed."""
-    lanes = profile.lanes(FLOAT32)
-    b = Builder("probe")
-    x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
-    with b.chunks(1):
-        factor = b.let(b.load(x, 0, lanes), "factor")
-        acc = [b.var(const(float(i), Type(FLOAT32, lanes)), "acc") for i in range(_PROBE_REGISTERS)]
-        with b.loop(0, _PROBE_STEPS):
-            for a in acc:
-                b.assign(a, mad(a, factor, factor))
-        for i, a in enumerate(acc):
-            b.store(y, i * lanes, a)
-    func, _ = b.finish()
-    memory = {"x": aligned(lanes) * 0.1, "y": aligned(lanes * _PROBE_REGISTERS)}
-    return Case("probe", "", Lowering((KernelCall(func, ("x", "y"), ()),)), memory,
-                2.0 * lanes * _PROBE_REGISTERS * _PROBE_STEPS)
-
-
-class Timer:
-    """Seconds of one run of a case: the quickest of a few milliseconds of runs."""
-
-    def __init__(self, case: Case, module: LoadedModule, names: Sequence[str]) -> None:
-        self.case, self._module, self._calls = case, module, []
-        for call, name in zip(case.lowering.calls, names, strict=True):
-            scratch = aligned(module.scratch(name) // 4 + 16)
-            self._calls.append((name, [case.memory[a].ctypes.data for a in call.args], scratch))
-
-    def run(self) -> float:
-        start = time.perf_counter()
-        for name, addresses, scratch in self._calls:
-            self._module.run(name, addresses, scratch=scratch.ctypes.data)
-        return time.perf_counter() - start
-
-    def quickest(self) -> float:
-        first = self.run()
-        return min([first, *(self.run() for _ in range(max(2, min(50, int(4e-3 / first)))))])
-
-
-def timers_of(cases: Sequence[Case], isa: str) -> list[Timer]:
-    """All kernels of all cases in one module, under names of their own."""
-    funcs: list[LoopFunc] = []
-    names: list[list[str]] = []
-    for i, case in enumerate(cases):
-        names.append([f"{call.func.name}_{i}_{j}" for j, call in enumerate(case.lowering.calls)])
-        funcs += [replace(call.func, name=n) for call, n in zip(case.lowering.calls, names[-1], strict=True)]
-    module = LoadedModule(compile_module(emit_module(funcs, (), (), isa), isa).path)
-    return [Timer(case, module, own) for case, own in zip(cases, names, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=30.0, help="for all kernels together")
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="kernels whose name contains this")
     options = parser.parse_args()
     profile = load_profile("native")
     assert profile.isa is not None, "the probe names an instruction set for every CPU that kernels are made for"
     cases = [c for c in (*conv_cases(profile), *pool_cases(profile), *reorder_cases(profile))
-             if options.only in c.kernel]
-    top, *timers = timers_of([probe(profile), *cases], profile.isa)
-    best = [float("inf")] * len(timers)
-    shares: list[list[float]] = [[] for _ in timers]
-    for _ in range(options.rounds):
-        for i, timer in enumerate(timers):
-            peak = top.case.work / top.quickest()
-            seconds = timer.quickest()
-            best[i] = min(best[i], seconds)
-            shares[i].append(timer.case.work / seconds / peak)
-    print(f"probe: {top.case.work / top.quickest() / 1e9:.0f} GFLOP/s, {profile.isa}, one thread")
-    print(f"{'kernel':24} {'shape':34} {'us':>9} {'G/s':>7} {'peak':>6}")
-    for timer, seconds, share in zip(timers, best, shares, strict=True):
-        case = timer.case
-        last = "" if case.is_copy else f"{median(share):6.0%}"
-        print(f"{case.kernel:24} {case.label:34} {seconds * 1e6:9.1f} {case.work / seconds / 1e9:7.1f} {last}")
+             if options.only in c.name.split()[0]]
+    found = measure(compile_candidates(cases, profile.isa), rounds=options.rounds, seconds=options.seconds,
+                    threads=options.threads)
+    print(f"{profile.isa}, {options.threads} thread{'s' if options.threads > 1 else ''}; copies: GB/s, else GFLOP/s")
+    print(f"{'kernel':24} {'shape':34} {'us':>9} {'+-':>7} {'G/s':>7} {'peak':>6}")
+    for case, m in zip(cases, found, strict=True):
+        if not m.ok:
+            print(f"{m.name} {m.status}")
+            continue
+        work = case.flops or sum(buffer.bytes for buffer in case.buffers.values())
+        share = f"{m.share_of_peak:6.0%}" if case.flops else ""
+        print(f"{m.name} {m.seconds * 1e6:9.1f} {m.spread * 1e6:7.1f} {work / m.seconds / 1e9:7.1f} {share}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """The one place where kernels are timed; everything that chooses by time stands on it.
 
 Candidates run in a child process with a time limit: an illegal instruction, a crash or a hang costs one sample, not
-the build. They take turns in rounds, and every round times a probe of the machine's peak as well, so that a figure
-can be quoted as a share of what the machine gave just then. Weights lie elsewhere in every run (over twice the
-last-level cache), activations are warm: as in a real network. Rounds go on until the spread is small or the time is
-over. How the child does it: measure_child.py; what it may be told to do instead: measurements.py.
+the build. They take turns in rounds, and a probe of the machine's peak is timed among them, so that a figure can be
+quoted as a share of what the machine gave just then. Weights lie elsewhere in every run (over twice the last-level
+cache), activations are warm: as in a real network. Rounds go on until the spread is small or the time is over.
+How the child does it: measure_child.py; with which numbers: measure_protocol.py; recordings: measurements.py.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def measure(candidates: Sequence[Candidate], *, rounds: int = 15, seconds: float
 
 @dataclass
 class _Session:
-    """What the children have told so far: seconds by round and candidate, and who failed how."""
+    """What the children have told so far: (seconds, the probe's seconds) per candidate and turn; who failed how."""
 
-    turns: list[dict[int, float]] = field(default_factory=list)
+    turns: dict[int, list[tuple[float, float]]]
     failed: dict[int, str] = field(default_factory=dict)
 
 
@@ -76,7 +76,7 @@ def _measure(candidates: Sequence[Candidate], host: Profile, rounds: int, second
              patience: float) -> tuple[Measurement, ...]:
     """Starts children until one ends by itself; each after the first goes on without what stopped the one before."""
     isa = host.isa or candidates[0].artifact.isa
-    probe, session = _probe(isa), _Session()
+    probe, session = _probe(isa), _Session({i: [] for i in range(len(candidates))})
     end = time.perf_counter() + seconds
     while len(session.failed) < len(candidates):
         alive = {i: c for i, c in enumerate(candidates) if i not in session.failed}
@@ -97,11 +97,11 @@ def _measure(candidates: Sequence[Candidate], host: Profile, rounds: int, second
 
 
 def _result(index: int, candidate: Candidate, session: _Session, probe_work: int) -> Measurement:
-    turns = [turn for turn in session.turns if index in turn]
+    turns = session.turns[index]
     if index in session.failed:
         return Measurement(candidate.name, math.inf, 0.0, 0.0, len(turns), session.failed[index])
-    median, spread = median_and_spread([turn[index] for turn in turns])
-    shares = [candidate.flops / turn[index] * turn[_PROBE] / probe_work for turn in turns]
+    median, spread = median_and_spread([seconds for seconds, _ in turns])
+    shares = [candidate.flops / seconds * probe / probe_work for seconds, probe in turns]
     return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK)
 
 
@@ -131,15 +131,13 @@ def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -
             child = subprocess.Popen([sys.executable, "-m", "meta_infer.search.measure_child", str(file)],
                                      stdout=subprocess.PIPE, stderr=stderr, env=child_environment(),
                                      start_new_session=True)
-        at, base, done = _PROBE, len(session.turns), False
+        at, done = _PROBE, False
         try:
             for line in _lines(child, patience):
                 done = line.get("done", False)
                 at = line.get("at", at)
-                if "round" in line:
-                    while len(session.turns) <= base + line["round"]:
-                        session.turns.append({})
-                    session.turns[base + line["round"]][at] = line["seconds"]
+                if "seconds" in line:
+                    session.turns[at].append((line["seconds"], line["probe"]))
         except TimeoutError:
             return at, f"no sign of life for {patience:g} s"
         finally:

@@ -1,7 +1,8 @@
 """The process in which candidates run: `python -m meta_infer.search.measure_child REQUEST.json`.
 
-It may crash or hang: before it touches candidate k it prints `{"at": k}`, after a turn `{"at": k, "round": r,
-"seconds": s}` (of one run), so that its parent knows who did it. The last line is `{"done": true}`.
+It may crash or hang: before it touches candidate k it prints `{"at": k}`, so that its parent knows who did it; after
+a turn `{"at": k, "seconds": s, "probe": p}`, the time of one run and that of the probe just before. The last line is
+`{"done": true}`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import numpy as np
 
 from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.search.measure_protocol import (
+    BATCH_SECONDS,
+    BATCHES,
     CACHE_FACTOR,
     FEWEST_ROUNDS,
     GOOD_SPREAD,
-    TURN_SECONDS,
+    LONGEST_TURN,
+    PROBE_EVERY,
     median_and_spread,
 )
 from meta_infer.support.dtypes import dtype_named
@@ -115,7 +119,7 @@ class Runner:
         self._module = LoadedModule(Path(spec["library"]))
         places, self._copies = memory.place(spec["buffers"])
         self._next = 0
-        self._repeats = 0
+        self._repeats = self._batches = 0
         self._kept: list[object] = []
         self._launches = (_Launch * len(spec["launches"]))()
         scratch = 0
@@ -145,15 +149,17 @@ class Runner:
         return spent / 1e9
 
     def turn(self) -> float:
-        """Seconds of one run: the mean of as many as fill a turn, after an untimed one."""
-        spent = self.run(1)
+        """Seconds of one run: the mean over the quickest batch, after an untimed run."""
+        self.run(1)
         if not self._repeats:
-            spent, self._repeats = self.run(1), 1
-            while spent < TURN_SECONDS / 4:
+            self._repeats, spent = 1, self.run(1)
+            while spent < BATCH_SECONDS / 4:
                 self._repeats *= 4
                 spent = self.run(self._repeats)
-            self._repeats = max(1, round(self._repeats * TURN_SECONDS / spent))
-        return self.run(self._repeats) / self._repeats
+            one = spent / self._repeats
+            self._repeats = max(1, round(BATCH_SECONDS / one))
+            self._batches = max(1, min(BATCHES, int(LONGEST_TURN / (one * self._repeats))))
+        return min(self.run(self._repeats) for _ in range(self._batches)) / self._repeats
 
 
 def _say(line: Mapping[str, Any]) -> None:
@@ -175,19 +181,22 @@ def main(request: Mapping[str, Any]) -> None:
                                   ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64]
     specs = {int(key): spec for key, spec in request["candidates"].items()}
     memory = Memory(specs.values(), request["cache_bytes"])
+    probe = Runner(driver, specs.pop(-1), memory, request["threads"])
     runners: dict[int, Runner] = {}
-    times: dict[int, list[float]] = {key: [] for key in specs if key >= 0}
+    times: dict[int, list[float]] = {key: [] for key in specs}
     others = list(times)
-    start = time.perf_counter()
+    start, probed, peak = time.perf_counter(), -PROBE_EVERY, 0.0
     for i in range(request["rounds"]):
-        for key in [-1, *others[i % len(others):], *others[:i % len(others)]]:
+        for key in [*others[i % len(others):], *others[:i % len(others)]]:
+            if time.perf_counter() - probed >= PROBE_EVERY:
+                _say({"at": -1})
+                peak, probed = probe.turn(), time.perf_counter()
             _say({"at": key})
             if key not in runners:
                 runners[key] = Runner(driver, specs[key], memory, request["threads"])
             seconds = runners[key].turn()
-            _say({"at": key, "round": i, "seconds": seconds})
-            if key >= 0:
-                times[key].append(seconds)
+            _say({"at": key, "seconds": seconds, "probe": peak})
+            times[key].append(seconds)
         spent = time.perf_counter() - start
         if spent >= request["seconds"] or i + 1 >= FEWEST_ROUNDS and _settled(times):
             break

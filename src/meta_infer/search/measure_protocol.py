@@ -13,8 +13,17 @@ FEWEST_ROUNDS = 5
 GOOD_SPREAD = 0.02
 """Rounds end when the spread of every candidate is at most this share of its median."""
 
-TURN_SECONDS = 0.002
-"""A turn repeats a candidate until it takes about this long, 40 000 times the resolution of the clock."""
+BATCH_SECONDS = 0.0005
+"""A batch repeats a candidate until it takes about this long, 10 000 times the resolution of the clock."""
+
+BATCHES = 4
+"""Batches in a turn; the quickest counts, because one that was interrupted says nothing."""
+
+LONGEST_TURN = 0.02
+"""Seconds that the batches of a turn may take together; where one run takes longer, it is the only one."""
+
+PROBE_EVERY = 0.02
+"""Seconds after which the probe is timed again within a round, so that a share of the peak is one of about now."""
 
 CACHE_FACTOR = 2
 """Weights are spread over this many times the last-level cache."""

@@ -34,8 +34,8 @@ class Measurement:
 
     seconds        of one run: the median of all rounds; infinite when it failed
     spread         half the width of the interval that holds the middle half of the rounds, seconds
-    share_of_peak  floating-point operations per second, as a share of what the probe reached in the same round;
-                   0 when the candidate states no flops
+    share_of_peak  floating-point operations per second, as a share of what the probe reached just before, the median
+                   of all turns; 0 when the candidate states no flops
     rounds         turns it had
     status         'ok', or how it failed: 'killed by SIGILL', 'no sign of life for 20 s'
     """
