@@ -30,6 +30,7 @@ from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import PLAIN, Group
 from meta_infer.ir.shapes import Symbol, evaluate
 from meta_infer.kernels.gemm import GEMM
+from meta_infer.search.interleave import interleave
 from meta_infer.support.dtypes import FLOAT32
 
 SIZES = ((384, 384), (384, 1536), (1536, 384))
@@ -73,18 +74,6 @@ def runtime(x: np.ndarray, w: np.ndarray) -> Callable[[], object]:
     return lambda: session.run(None, {"x": x})
 
 
-def quickest(calls: list[Callable[[], object]], seconds: float) -> list[float]:
-    """Seconds of the quickest run of each call, all called in turn."""
-    best = [float("inf")] * len(calls)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for i, call in enumerate(calls):
-            start = time.perf_counter()
-            call()
-            best[i] = min(best[i], time.perf_counter() - start)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 6, 16, 48, 128])
@@ -97,8 +86,9 @@ def main() -> None:
         for rows in options.rows:
             x = rng.standard_normal((rows, depth), np.float32)
             out, other = np.empty((rows, width), np.float32), np.empty((rows, width), np.float32)
-            calls = [ours(x, w, out), lambda x=x, w=w, o=other: np.matmul(x, w, out=o), runtime(x, w)]
-            seconds = quickest(calls, options.seconds)
+            calls = {"meta-infer": ours(x, w, out), "numpy": lambda x=x, w=w, o=other: np.matmul(x, w, out=o),
+                     "onnxrt": runtime(x, w)}
+            seconds = [found.min for found in interleave(calls, rounds=20, seconds=options.seconds).values()]
             np.testing.assert_allclose(out, other, 1e-3, 1e-3)
             rates = [2e-9 * rows * depth * width / s for s in seconds]
             print(f"{f'{rows} x {depth} x {width}':>18} {rates[0]:11.1f} {rates[1]:8.1f} {rates[2]:8.1f}"
