@@ -15,7 +15,6 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"                               # before numpy is loaded
 
 import argparse
-import time
 from collections.abc import Callable
 
 import numpy as np
