@@ -179,6 +179,15 @@ def sizes_as_data() -> onnx.ModelProto:
 
 
 @case
+def range_of_a_size() -> onnx.ModelProto:
+    """The decomposed Range needs no number of elements: who computed it is dead by then."""
+    return model([node("Shape", ["x"], ["sh"]), node("Gather", ["sh", "zero"], ["n"], axis=0),
+                  node("Range", ["zero", "n", "one"], ["r"]), node("Gather", ["x", "r"], ["y"], axis=0)],
+                 [info("x", ["n", 3])], [info("r", ["n"], T.INT64), info("y", ["n", 3]), info("sh", [2], T.INT64)],
+                 [constant("zero", np.array(0, np.int64)), constant("one", np.array(1, np.int64))])
+
+
+@case
 def pointwise_convolution_of_one_dimension() -> onnx.ModelProto:
     return model([node("Conv", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["y"])], [info("x", [2, 5, 11])],
                  [info("y", [2, 9, 11])], [weights("w", 9, 5, 1), weights("b", 9)])

@@ -15,6 +15,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node, Shape, walk_nodes
 from meta_infer.ops.opdef import OpDef, TensorType
 from meta_infer.ops.registry import op_named
+from meta_infer.passes.eliminate_dead_code import eliminate_dead_code
 from meta_infer.passes.profile_words import profile_words
 from meta_infer.passes.rewrite import Edit, apply_rule
 from meta_infer.support.errors import UnsupportedError
@@ -30,9 +31,11 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     """
     graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
         edit, node, _require(node, profile)))
+    graph = eliminate_dead_code(graph)                     # a piece may not read all that the whole did
     if profile.supported_ops is None:
         return graph
-    graph = apply_rule(graph, lambda edit, node: _decompose_for_device(edit, node, profile, anchors))
+    graph = eliminate_dead_code(
+        apply_rule(graph, lambda edit, node: _decompose_for_device(edit, node, profile, anchors)))
     for node in host_nodes(graph, profile):
         if warn is not None:
             warn(f"{node.label}: {profile.name} does not run it (supported_ops); it is placed on the host CPU, "
