@@ -9,7 +9,7 @@ from typing import Any
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import BuildConfig, make_config, stored_config
 from meta_infer.frontend.import_model import import_model
-from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
 from meta_infer.ir.graph import names_of
 from meta_infer.ir.graph_text import print_graph
@@ -81,7 +81,7 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
                    "machine of its kind runs the package's own test")
 
     with trace.step("import") as figures:
-        shapes = dict(parse_shape_spec(text) for text in config.shape)
+        shapes = parse_shape_specs(config.shape)
         imported = import_model(config.model, shapes, trace.warn)
         figures["nodes"] = len(imported.nodes)
     if config.stop_after == "import":

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.error import MarkedYAMLError
 
+from meta_infer.runtime.native import MAX_THREADS
 from meta_infer.support.errors import UsageError
 
 STEPS = ("import", "canonicalize", "legalize", "plan", "lower", "memory", "emit", "compile", "package")
@@ -31,7 +32,7 @@ class BuildConfig(BaseModel):
     search_mode: Literal["fast", "balanced", "thorough"] = "balanced"
     target_latency_ms: float | None = Field(default=None, gt=0)
     memory_limit_mib: float | None = Field(default=None, gt=0)
-    threads: int | None = Field(default=None, ge=1, le=1024)  # the package's default number of threads
+    threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads
     disable: tuple[str, ...] = ()                             # passes by name
     verify: bool = True
     verify_samples: int = Field(default=3, ge=1, le=64)

@@ -48,6 +48,17 @@ def parse_shape_spec(text: str) -> tuple[str, tuple[DimSpec, ...]]:
     return name.strip(), tuple(_parse_dim(part, text) for part in parts)
 
 
+def parse_shape_specs(texts: Sequence[str]) -> dict[str, tuple[DimSpec, ...]]:
+    """As `parse_shape_spec`, one per input. Raises UsageError for an input that is named twice."""
+    shapes: dict[str, tuple[DimSpec, ...]] = {}
+    for text in texts:
+        name, dims = parse_shape_spec(text)
+        if name in shapes:
+            raise UsageError("is given twice", what=f"shape of {name!r}", hint="give one --shape for each input")
+        shapes[name] = dims
+    return shapes
+
+
 def _parse_dim(part: str, text: str) -> DimSpec:
     what = f"shape {text!r}"
     if part == "?":

@@ -14,7 +14,8 @@ def left_out(chip: Chip) -> tuple[str, ...]:
         # A cpu's channel blocks follow from its vectors; on other chips a wrong width wastes whole units.
         (not is_cpu and device.aligned_channel is None,
          "aligned_channel is not stated: channels are not padded, and unaligned ones may run far below peak"),
-        (chip.backend is None, "no backend: code is checked on this machine, and figures are estimates"),
+        (chip.backend is None,
+         "it has no code generator: packages are built for this machine and checked on it; its figures are estimates"),
         (device.compute_units is None, "compute_units is not stated: taken as 1"),
         (device.clock_ghz is None or not device.macs_per_cycle,
          "clock_ghz or macs_per_cycle is not stated: no compute bound on latency is known"),

@@ -26,9 +26,6 @@ def note_requests(config: BuildConfig, target: Profile, trace: Trace) -> None:
     """Warn of everything asked for that this version cannot act on, so that no flag is ignored in silence."""
     for warning in target.warnings:
         trace.warn(f"profile {target.name}: {warning}")
-    if target.backend is None:
-        trace.warn(f"profile {target.name} has no code generator: the package is built for this machine and checked "
-                   "on it; figures for the profile are estimates")
     if config.precision in ("fp16", "int8"):
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
     if config.memory_limit_mib is not None or config.target_latency_ms is not None:

@@ -48,9 +48,9 @@ class _Cut:
     data: memoryview
     file: str
 
-    def fail(self, problem: str, member: str = "") -> NoReturn:
+    def fail(self, problem: str, member: str = "", hint: str = REBUILD) -> NoReturn:
         what = f"package {self.file!r}" + (f", member {member!r}" if member else "")
-        raise PackageError(problem, what=what, hint=REBUILD)
+        raise PackageError(problem, what=what, hint=hint)
 
     def unpack(self, record: struct.Struct, at: int, signature: bytes, name: str) -> tuple[int, ...]:
         """The fields of a record after its signature."""
@@ -75,7 +75,7 @@ def _widen(cut: _Cut, values: tuple[int, ...], extra: bytes, name: str) -> list[
 
 def _find_end(cut: _Cut) -> int:
     if len(cut.data) < _END.size or bytes(cut.data[:4]) != b"PK\3\4":
-        cut.fail("is not a meta-infer package")
+        cut.fail("is not a meta-infer package", hint="`meta-infer build --model MODEL.onnx` makes one from a model")
     tail = bytes(cut.data[-(_END.size + _LONGEST_COMMENT):])
     at = tail.rfind(b"PK\5\6")
     if at < 0:

@@ -31,9 +31,12 @@ def shape_text(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> str:
 def check_names(feeds: Mapping[str, Any], inputs: Sequence[Tensor]) -> None:
     """Raises InputError for a name that is no input, and for an input that is not fed."""
     names = [t.name for t in inputs]
+    if not isinstance(feeds, dict | Mapping):
+        raise InputError(f"are a {type(feeds).__name__}, expected a dict of arrays by name", what="inputs",
+                         hint=f"for instance {{{names[0]!r}: array}}" if names else "give an empty dict")
     for name in feeds:
         if name not in names:
-            raise InputError("the model has no such input", what=f"input {name!r}", hint=_near(name, names))
+            raise InputError("the model has no such input", what=f"input {name!r}", hint=_near(str(name), names))
     for name in names:
         if name not in feeds:
             raise InputError("is missing", what=f"input {name!r}", hint=f"feed all of {', '.join(map(repr, names))}")
@@ -42,10 +45,26 @@ def check_names(feeds: Mapping[str, Any], inputs: Sequence[Tensor]) -> None:
 def check_output_names(wanted: Sequence[str], outputs: Sequence[Tensor]) -> list[int]:
     """Positions of the outputs asked for. Raises InputError for an unknown name."""
     names = [t.name for t in outputs]
+    if isinstance(wanted, str):
+        raise InputError("is one name, expected a list of names", what=f"outputs {wanted!r}", hint=f"[{wanted!r}]")
     for name in wanted:
         if name not in names:
-            raise InputError("the model has no such output", what=f"output {name!r}", hint=_near(name, names))
+            raise InputError("the model has no such output", what=f"output {name!r}", hint=_near(str(name), names))
     return [names.index(name) for name in wanted]
+
+
+def check_shared_dims(arrays: Sequence[np.ndarray], inputs: Sequence[Tensor],
+                      symbols: Mapping[str, Mapping[str, int]]) -> None:
+    """Raises InputError when a named dim that several inputs have is of different size in two of them."""
+    seen: dict[str, tuple[int, str]] = {}
+    for array, tensor in zip(arrays, inputs, strict=True):
+        for axis, (size, dim) in enumerate(zip(array.shape, tensor.shape, strict=True)):
+            if not isinstance(dim, str) or dim not in symbols:             # sums and products: the runtime's part
+                continue
+            first, name = seen.setdefault(dim, (size, tensor.name))
+            if first != size:
+                raise InputError(f"dimension {axis} ({dim}) is {size}, but {first} in input {name!r}",
+                                 what=f"input {tensor.name!r}", hint=f"feed both with the same {dim}")
 
 
 def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> np.ndarray:

@@ -19,7 +19,7 @@ import numpy as np
 
 from meta_infer.runtime import native
 from meta_infer.runtime.cpu import available_cores, best_target
-from meta_infer.runtime.feeds import as_input, check_names, check_output_names
+from meta_infer.runtime.feeds import as_input, check_names, check_output_names, check_shared_dims
 from meta_infer.runtime.layers import layer_requests, layer_results
 from meta_infer.runtime.loader import load_library
 from meta_infer.runtime.reader import Package, Tensor
@@ -183,6 +183,7 @@ class Session:
         found = frames.get(shapes)
         if found is not None:
             return found
+        check_shared_dims(arrays, self._inputs, self.symbols)
         inputs, slots, error = self._input_slots(), self._output_slots(), native.Error()
         for slot, array in zip(inputs, arrays, strict=False):
             slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim

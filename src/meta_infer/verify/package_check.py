@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from meta_infer.frontend.import_model import import_model
-from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.ir.graph import Graph, names_of
 from meta_infer.runtime.session import Session, load
 from meta_infer.support.array_files import load_arrays
@@ -108,7 +108,7 @@ def compare_recorded(session: Session, recorded: Mapping[str, np.ndarray], toler
 def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), layers: bool = False, samples: int = 3,
                     seed: int = 0, tolerance: float = TOLERANCE, threads: int | None = None) -> CompareResult:
     """A package against ONNX Runtime on its model; with `layers`, every inner tensor both sides know as well."""
-    graph = import_model(model, dict(parse_shape_spec(text) for text in shape))
+    graph = import_model(model, parse_shape_specs(shape))
     outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads)
     if not layers:
         return CompareResult(outputs)
