@@ -44,6 +44,14 @@ def test_recorded_tensors(cli: Cli, built: Built, tmp_path: Path) -> None:
     assert cli("compare", built[1], "--reference", tmp_path / "bad.npz").code == 9
     lacks = cli("compare", built[1], "--reference", tmp_path / "lacks.npz")
     assert lacks.code == 7 and "'x'" in lacks.err
+    for name, arrays, words in (("nothing", {"z": y}, "no tensor"), ("shape", {"y": y[:2]}, "has shape [2, 20]"),
+                                ("text", {"y": np.full(y.shape, "a")}, "expected numbers")):
+        np.savez(tmp_path / f"{name}.npz", x=x, **arrays)
+        ended = cli("compare", built[1], "--reference", tmp_path / f"{name}.npz")
+        assert ended.code == 7 and words in ended.err
+    np.savez(tmp_path / "more.npz", x=x, y=y, other=y)
+    ended = cli("compare", built[1], "--reference", tmp_path / "more.npz")
+    assert ended.code == 0 and ended.out.splitlines()[-1].endswith(": other")
     none = cli("compare", built[1], "--reference", tmp_path / "none.npz")
     assert none.code == 7 and "none.npz" in none.err
 

@@ -46,11 +46,17 @@ def compare(
     if as_json:
         show_json({"outputs": [comparison_json(c) for c in result.outputs],
                    "layers": [comparison_json(c) for c in result.layers],
+                   "left_out": list(result.left_out),
                    "first_beyond": None if beyond is None else beyond.name, "passed": beyond is None})
     else:
         if result.layers:
             show(comparison_table(result.layers, "layer"), "")
-        show(comparison_table(result.outputs), LEGEND)
+        if result.outputs:
+            show(comparison_table(result.outputs))
+        show(LEGEND)
+        if result.left_out:
+            names = ", ".join(result.left_out)
+            show(f"not compared, as the package keeps no such tensor (it may be fused away): {names}")
     if beyond is not None:
         hint = ("`meta-infer inspect --code` with that tensor's node shows the generated code" if layers or reference
                 else "add --layers to find the first layer that differs")

@@ -31,6 +31,7 @@ class CompareResult:
 
     outputs: tuple[TensorComparison, ...]
     layers: tuple[TensorComparison, ...] = ()
+    left_out: tuple[str, ...] = ()                  # recorded tensors that no buffer of the package holds
 
     @property
     def first_beyond(self) -> TensorComparison | None:
@@ -90,7 +91,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def compare_recorded(session: Session, recorded: Mapping[str, np.ndarray], tolerance: float) -> CompareResult:
-    """A package against tensors recorded elsewhere: inputs by name, and any outputs or inner tensors by ONNX name."""
+    """A package against tensors recorded elsewhere: inputs by name, and any outputs or inner tensors by ONNX name.
+
+    Raises InputError when an input is missing, nothing can be compared, or an array does not fit its tensor.
+    """
     wanted = [i.name for i in session.get_inputs()]
     missing = [name for name in wanted if name not in recorded]
     if missing:
@@ -99,10 +103,28 @@ def compare_recorded(session: Session, recorded: Mapping[str, np.ndarray], toler
     feeds = {name: recorded[name] for name in wanted}
     outputs = {o.name: a for o, a in zip(session.get_outputs(), session.run(None, feeds), strict=True)}
     inner = {k: v for k, v in session.layers(feeds).items() if k not in outputs and k not in feeds}
+    known = {**outputs, **inner}
     shared = [name for name in outputs if name in recorded]
+    if not known.keys() & recorded.keys():
+        raise InputError("holds no tensor that the package has", what="reference file",
+                         hint=f"record outputs ({', '.join(outputs)}) or inner tensors under their ONNX names")
+    for name in known.keys() & recorded.keys():
+        _require_comparable(name, recorded[name], known[name].shape)
     return CompareResult(
         compare_outputs(shared, [outputs[n] for n in shared], [recorded[n] for n in shared], {}, None, tolerance),
-        compare_layers(list(inner), inner, recorded, {}, tolerance))
+        compare_layers(list(inner), inner, recorded, {}, tolerance),
+        tuple(name for name in recorded if name not in known and name not in feeds))
+
+
+def _require_comparable(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    """Raises InputError unless the recorded `array` holds numbers and has the shape of the package's tensor."""
+    what = f"reference file, tensor {name!r}"
+    if array.dtype.kind in "OSUM":
+        raise InputError(f"holds {array.dtype}, expected numbers or truth values", what=what,
+                         hint="record the tensor itself")
+    if array.shape != shape:
+        raise InputError(f"has shape {list(array.shape)}, the package's is {list(shape)}", what=what,
+                         hint="record it in a run on the same inputs, in the layout of the ONNX model")
 
 
 def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), layers: bool = False, samples: int = 3,
