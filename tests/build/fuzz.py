@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import os
 import subprocess
 import sys
@@ -21,25 +22,30 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 from onnx import helper
 
 from meta_infer import api
+from meta_infer.backends.registry import backend_for
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
-from meta_infer.hardware.load import load_profile
+from meta_infer.hardware.load import load_profile as load_profile_anew
+from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
 from meta_infer.runtime.session import load
+from meta_infer.search.default_plan import default_plan
 from meta_infer.support.errors import MetaInferError, UnsupportedError
 from meta_infer.verify.reference import float64_reference, reference_session, run_reference
 
-from .random_graphs import Case, declared, random_case, region_reads
+from .random_graphs import OPTIONS, Case, declared, random_case, region_reads
 from .random_moves import OPS
 
 TOLERANCE = 1e-4
 """Largest |difference| / max(1, max|reference|), unless ONNX Runtime's own error in float64 terms is larger."""
 
 
+load_profile = functools.cache(load_profile_anew)        # reading it takes as long as building a small model
 FAULTS = (MetaInferError, AssertionError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 Check = Callable[[Case, Path], "Verdict"]
 
@@ -72,14 +78,15 @@ def check(case: Case, folder: Path) -> Verdict:
 
 
 def check_graph(case: Case, folder: Path) -> Verdict:
-    """The compiler's front alone: the legalized graph in float64 against ONNX Runtime, and lowering to C source."""
+    """The compiler's front alone: the legalized graph in float64 against ONNX Runtime, and a plan for it."""
     path = folder / "model.onnx"
     onnx.save(case.model, path)
     try:
-        api.build(path, verify=False, shape=case.shapes, stop_after="plan")
+        profile = load_profile("native")
         imported = import_model(path, dict(map(parse_shape_spec, case.shapes)))
-        graph = legalize(canonicalize(imported), load_profile("native"))
-        reference = reference_session(path)
+        graph = legalize(canonicalize(imported), profile)
+        default_plan(graph, profile, lambda g: propose_covers(g, root=graph), backend_for(profile).variants)
+        reference = ort.InferenceSession(path, OPTIONS, providers=["CPUExecutionProvider"])
         for point in range(case.points):
             inputs = case.at(point)
             want, found = run_reference(reference, inputs), float64_reference(graph, inputs)
@@ -247,6 +254,7 @@ def main() -> int:
     parser.add_argument("--in-process", action="store_true", help="a crash then ends the run")
     args = parser.parse_args()
     if args.in_process:
+        api.load_profile = load_profile                  # type: ignore[attr-defined]
         for seed in range(args.first, args.first + args.count):
             print(f"{seed} begins", flush=True)
             one_seed(seed, args.keep, not args.no_reduce, check_graph if args.graph_only else check)

@@ -20,11 +20,11 @@ from onnx import helper, numpy_helper
 Arrays = list[np.ndarray]
 """One array for each point."""
 OPSETS = (11, 13, 14, 17, 18, 20)
-LARGEST, MOST_ELEMENTS = 60.0, 6000
-_OPTIONS = ort.SessionOptions()
-_OPTIONS.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-_OPTIONS.log_severity_level = 4
-_OPTIONS.intra_op_num_threads = 1
+LARGEST, MOST_ELEMENTS = 60.0, 20000
+OPTIONS = ort.SessionOptions()
+OPTIONS.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+OPTIONS.log_severity_level = 4
+OPTIONS.intra_op_num_threads = 1
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Scope:
                                   [onnx.ValueInfoProto(name=n) for n in node.output], fixed)
         made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
         try:
-            session = ort.InferenceSession(made.SerializeToString(), _OPTIONS, providers=["CPUExecutionProvider"])
+            session = ort.InferenceSession(made.SerializeToString(), OPTIONS, providers=["CPUExecutionProvider"])
             rows = [session.run(None, {n: self.find(n)[i] for n in fed}) for i in range(self.points)]
         except Exception:  # noqa: BLE001 - its many exception types have no common base
             return None
@@ -212,24 +212,31 @@ def random_case(seed: int, ops: Sequence[Callable[[Scope], object]]) -> Case:
     """The model of a seed."""
     rng = Random(seed)
     drawn = np.random.default_rng(seed)
-    dynamic = rng.random() < 0.4
-    sizes = {"n": (1, 2, 3), "w": (5, 8, 11)} if dynamic else {"n": (rng.randint(1, 3),), "w": (rng.choice((5, 6, 9)),)}
+    if rng.random() < 0.4:
+        sizes = rng.choice(({"n": (1, 2, 3), "w": (5, 8, 11)}, {"n": (1, 2, 3), "w": (7, 16, 33)},
+                            {"n": (2,) * 3, "w": (4, 6, 20)}, {"n": (1, 4, 7), "w": (8,) * 3}))
+    else:
+        sizes = {"n": (rng.randint(1, 3),), "w": (rng.choice((1, 5, 6, 9, 20, 33)),)}
     points = len(sizes["n"])
+    if rng.random() < 0.6:                       # few kinds of ops meet more often than many
+        ops = rng.choices(ops, k=rng.randint(4, 12))
     scope = Scope(rng, rng.choice(OPSETS), points, ops)
     for _ in range(rng.randint(1, 3)):
         _input(scope, drawn, sizes)
-    scope.grow(rng.randint(2, 14))
+    scope.grow(rng.choice((rng.randint(2, 8), rng.randint(6, 16), rng.randint(12, 30))))
+    if not scope.nodes:
+        scope.emit("Identity", [scope.__dict__["inputs"][0]])
     return _finish(scope, {s: name for name, s in sizes.items() if len(set(s)) > 1})
 
 
 def _input(scope: Scope, drawn: np.random.Generator, sizes: Mapping[str, tuple[int, ...]]) -> None:
     rng, name = scope.rng, scope.fresh("x")
-    channels = rng.choice((1, 3, 4, 8, 8, 13, 16, 17))
+    channels = rng.choice((1, 3, 4, 8, 8, 13, 16, 17, 24, 40))
     shape: list[str | int] = rng.choice((
         ["n", channels, rng.choice((1, 4, 6, 7)), "w"], ["n", channels, rng.choice((1, 4, 6, 7)), "w"],
         ["n", channels, "w", rng.choice((5, 7))], ["n", channels, "w"], ["n", channels], ["n", "w", channels],
         [rng.randint(1, 9)], [], ["n", rng.randint(1, 3), 2, channels, rng.randint(1, 4)], ["w", channels],
-        [channels, rng.randint(1, 9)]))
+        [channels, rng.randint(1, 9)], ["n", rng.choice((0, 3)), 4]))
     kind = rng.choices(("f", "i", "l", "b", "d"), (80, 4, 8, 5, 3))[0]
     arrays = []
     for i in range(scope.points):

@@ -338,6 +338,16 @@ def if_(s: Scope) -> str | None:
     return s.emit("If", [cond], then_branch=then, else_branch=orelse)
 
 
+def a_size(s: Scope) -> str | None:
+    """A small size of some value, as a scalar."""
+    x = s.pick(lambda a: a.ndim >= 1 and min(a.shape) < 5)
+    if x is None:
+        return None
+    axes = [i for i in range(s.find(x)[0].ndim) if max(a.shape[i] for a in s.find(x)) < 5]
+    sizes = s.emit("Shape", [x]) if axes else None
+    return s.emit("Gather", [sizes, s.const(np.array(s.rng.choice(axes)))], axis=0) if sizes else None
+
+
 def loop(s: Scope) -> str | None:
     """One or two carried values, captures, perhaps a scan output."""
     if s.depth > 1 or s.rng.random() < 0.3:
@@ -352,12 +362,27 @@ def loop(s: Scope) -> str | None:
     for name, start in zip(names[2:], starts, strict=True):
         body.values[name] = s.find(start)
     body.grow(s.rng.randint(1, 4))
-    outputs = [body.emit("Identity", [names[1]])]
+    go = s.rng.random()
+    if go < 0.3:                                          # stops early, after a number of passes known or not
+        limit = body.pick(lambda v: v.dtype == np.int64 and v.ndim == 0)
+        if limit is None or body.rng.random() < 0.5:
+            limit = body.const(np.array(1))
+        outputs = [body.emit("Less", [names[0], limit])]
+    elif go < 0.6:
+        outputs = [names[1]]
+    else:
+        outputs = [body.emit("Identity", [names[1]])]
     for name in names[2:]:
         wanted = [(a.shape, a.dtype) for a in body.values[name]]
         made = [n for node in body.nodes for n in node.output if n]
         same = [n for n in made if [(a.shape, a.dtype) for a in body.values[n]] == wanted and n not in outputs]
-        outputs.append(s.rng.choice(same) if same and s.rng.random() < 0.9 else body.emit("Identity", [name]))
+        fits = [n for n in names[2:] if [(a.shape, a.dtype) for a in body.values[n]] == wanted and n not in outputs]
+        if same and s.rng.random() < 0.8:
+            outputs.append(s.rng.choice(same))
+        elif fits and s.rng.random() < 0.5:
+            outputs.append(s.rng.choice(fits))            # an input as it is, its own or another's
+        else:
+            outputs.append(body.emit("Identity", [name]))
     made = [n for node in body.nodes for n in node.output if n and n not in outputs]
     if made and s.rng.random() < 0.5:
         scan = s.rng.choice(made)
@@ -367,8 +392,10 @@ def loop(s: Scope) -> str | None:
         return None
     region = body.as_region(s.fresh("body"), names, [n for n in outputs if n])
     trips = s.pick(lambda v: v.dtype == np.int64 and v.ndim == 0 and 0 <= int(v) < 5)
-    if trips is None or s.rng.random() < 0.6:
-        trips = s.const(np.array(s.rng.choice((0, 1, 2, 3))))
+    if trips is None or s.rng.random() < 0.5:
+        trips = s.const(np.array(s.rng.choice((0, 1, 2, 3)))) if s.rng.random() < 0.6 else a_size(s)
+    if trips is None:
+        return None
     return s.emit("Loop", [trips, s.rng.choice(("", s.const(np.array(True)))), *starts], outputs=len(outputs) - 1,
                   body=region)
 

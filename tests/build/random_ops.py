@@ -188,7 +188,7 @@ def cast(s: Scope) -> str | None:
     x = s.pick(lambda v: True)
     if x is None:
         return None
-    to = s.rng.choice((T.FLOAT, T.FLOAT, T.INT64, T.INT32, T.BOOL, T.DOUBLE))
+    to = s.rng.choice((T.FLOAT, T.FLOAT, T.INT64, T.INT32, T.BOOL, T.DOUBLE, T.UINT8, T.INT8))
     source = s.find(x)[0].dtype
     if source.kind == "f" and to not in (T.FLOAT, T.DOUBLE) and not s.is_exact(x):
         if s.in_loop or not all(away_from(a, lambda v: v - np.round(v)) for a in s.find(x)):
@@ -265,11 +265,12 @@ def pool(s: Scope) -> str | None:
                                 "ceil_mode": rng.choice((0, 0, 1))}
     if rng.random() < 0.6:
         attrs["pads"] = [rng.randint(0, k - 1) for k in kernel] * 2
-    if not attrs["ceil_mode"] and min(a.shape[2:][i] for a in s.find(x) for i in range(spatial)) < 3:
-        return None                          # ONNX Runtime rounds a negative count of windows up to one
+    slack = min(attrs["strides"]) - 1 if attrs["ceil_mode"] else 0       # type: ignore[call-overload]
+    if min(a.shape[2:][i] for a in s.find(x) for i in range(spatial)) + slack < max(kernel):
+        return None                          # ONNX Runtime makes one or no window where none fits
     if op == "AveragePool":
         attrs["count_include_pad"] = rng.choice((0, 1))
-    elif rng.random() < 0.2:
+    elif rng.random() < 0.2 and min(a.shape[2:][i] for a in s.find(x) for i in range(spatial)) > 4:
         attrs["dilations"] = [rng.choice((1, 2)) for _ in kernel]
     return s.emit(op, [x], **attrs)
 
@@ -428,8 +429,84 @@ def cum_sum(s: Scope) -> str | None:
                   exclusive=s.rng.choice((0, 1)), reverse=s.rng.choice((0, 1)))
 
 
+def activation(s: Scope, x: str) -> str | None:
+    """One of the activations that follow convolutions, as one node or as exporters spell it."""
+    kind = s.rng.choice(("Relu", "Relu", "Clip", "silu", "hardswish", "LeakyRelu", "Sigmoid", "none", "gelu"))
+    if kind == "none":
+        return x
+    if kind == "Clip":
+        return s.emit("Clip", [x, s.const(np.array(0, np.float32)), s.const(np.array(6, np.float32))])
+    if kind == "silu":
+        gate = s.emit("Sigmoid", [x])
+        return s.emit("Mul", [x, gate]) if gate else None
+    if kind == "hardswish":
+        six = s.const(np.array(6, np.float32))
+        shifted = s.emit("Add", [x, s.const(np.array(3, np.float32))])
+        gate = s.emit("Clip", [shifted, s.const(np.array(0, np.float32)), six]) if shifted else None
+        product = s.emit("Mul", [x, gate]) if gate else None
+        return s.emit("Div", [product, six]) if product else None
+    if kind == "gelu":
+        half = s.emit("Mul", [x, s.const(np.array(0.5, np.float32))])
+        e = s.emit("Mul", [x, s.const(np.array(0.5 ** 0.5, np.float32))])
+        e = s.emit("Erf", [e]) if e else None
+        e = s.emit("Add", [e, s.const(np.array(1, np.float32))]) if e else None
+        return s.emit("Mul", [half, e]) if half and e else None
+    return s.emit(kind, [x])
+
+
+def unit(s: Scope, x: str, out: int, kernel: int, stride: int = 1, group: int = 1) -> str | None:
+    """Convolution, perhaps BatchNormalization, activation."""
+    channels = s.find(x)[0].shape[1]
+    w = s.floats(out, channels // group, kernel, kernel, scale=(channels // group * kernel * kernel) ** -0.5)
+    y = s.emit("Conv", [x, w] if s.rng.random() < 0.5 else [x, w, s.floats(out)], kernel_shape=[kernel, kernel],
+               pads=[kernel // 2] * 4, strides=[stride, stride], group=group)
+    if y and s.rng.random() < 0.5:
+        y = s.emit("BatchNormalization", [y, s.floats(out), s.floats(out), s.floats(out),
+                                          s.floats(out, positive=True)])
+    return activation(s, y) if y else None
+
+
+def conv_block(s: Scope) -> str | None:
+    """What real networks are made of: residual, inverted residual, squeeze and excite, branches, skip connections."""
+    x = s.pick(ranked(4))
+    if x is None or len({a.shape[1] for a in s.find(x)}) != 1:
+        return None
+    rng, channels = s.rng, s.find(x)[0].shape[1]
+    kind = rng.choice(("residual", "inverted", "squeeze", "branches", "skip", "dense"))
+    wide = rng.choice((8, 13, 16, 24))
+    if kind == "residual":
+        y = unit(s, x, wide, 3)
+        y = unit(s, y, channels, rng.choice((1, 3))) if y else None
+        y = s.emit("Add", rng.sample([x, y], 2)) if y else None
+        return activation(s, y) if y else None
+    if kind == "inverted":
+        y = unit(s, x, wide, 1)
+        y = unit(s, y, wide, rng.choice((3, 5)), rng.choice((1, 2)), wide) if y else None
+        y = unit(s, y, channels, 1) if y else None
+        return (s.emit("Add", [x, y]) or y) if y else None
+    if kind == "squeeze":
+        y = s.emit("GlobalAveragePool", [x])
+        y = unit(s, y, 8, 1) if y else None
+        y = unit(s, y, channels, 1) if y else None
+        y = s.emit(rng.choice(("Sigmoid", "HardSigmoid")), [y]) if y else None
+        return s.emit("Mul", rng.sample([x, y], 2)) if y else None
+    if kind == "branches":
+        parts = [unit(s, x, rng.choice((3, 8, 16)), k) for k in rng.sample((1, 3, 5), 2)]
+        parts.append(s.emit("MaxPool", [x], kernel_shape=[3, 3], pads=[1] * 4))
+        return s.emit("Concat", [p for p in parts if p], axis=1)
+    if kind == "skip":
+        y = unit(s, x, wide, 3, 2)
+        y = s.emit("ConvTranspose", [y, s.floats(wide, 8, 2, 2, scale=0.3)], kernel_shape=[2, 2],
+                   strides=[2, 2]) if y else None
+        return s.emit("Concat", [x, y], axis=1) if y else None
+    y = unit(s, x, rng.choice((4, 8)), 3)
+    y = s.emit("Concat", [x, y], axis=1) if y else None
+    return unit(s, y, wide, 1) if y else None
+
+
 COMPUTE: tuple[Callable[[Scope], object], ...] = (
     *[unary] * 7, *[binary] * 10, variadic, prelu, clip, clip, rounding, modulo, compare, compare, logic, where, where,
-    cast, cast, *[conv] * 9, conv_transpose, *[pool] * 4, *[batch_norm] * 3, instance_norm, *[layer_norm] * 2,
-    gelu_chain, silu_chain, *[gemm] * 3, *[matmul] * 4, attention, *[softmax] * 3, *[reduce] * 5, arg_max, cum_sum,
+    cast, cast, *[conv] * 9, *[conv_block] * 6, *[conv_transpose] * 2, *[pool] * 4, *[batch_norm] * 3, instance_norm,
+    *[layer_norm] * 2, gelu_chain, silu_chain, *[gemm] * 3, *[matmul] * 4, attention, *[softmax] * 3, *[reduce] * 5,
+    arg_max, cum_sum,
 )

@@ -104,7 +104,7 @@ def conv_of(group: Group) -> ConvShape | None:
     if conv is None:
         return None
     constants = [conv.weight] + ([conv.bias] if conv.bias is not None else [])
-    if any(v.dtype != FLOAT32 for v in (conv.x, conv.y, *constants)):
+    if any(v.dtype != FLOAT32 for v in (conv.x, conv.y, *constants)) or 0 in conv.weight.shape:
         return None
     return conv if all(v.name in group.constants for v in constants) else None
 
