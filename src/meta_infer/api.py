@@ -27,6 +27,7 @@ from meta_infer.report.build_report import build_lock, build_report, comparison_
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
 from meta_infer.search.default_plan import default_plan
+from meta_infer.support.collector import rare_collections
 from meta_infer.support.errors import UsageError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TOLERANCE, TensorComparison
@@ -66,7 +67,11 @@ def build(model: str | Path, *, hardware: str = "native", output: str | Path | N
 
 def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
     """As `build`, from a config; `trace.on_step` is called as each step begins."""
-    trace = trace or Trace()
+    with rare_collections():
+        return _journey(config, trace or Trace())
+
+
+def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     check_pass_names(config.disable)
     disabled = frozenset(config.disable)
     target = load_profile(config.hardware)

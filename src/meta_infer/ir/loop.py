@@ -15,6 +15,8 @@ Semantics that matter:
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meta_infer.support.dtypes import BOOL, INT32, INT64, DType
@@ -29,6 +31,9 @@ class Type:
 
     def __str__(self) -> str:
         return str(self.dtype) if self.lanes == 1 else f"{self.dtype}x{self.lanes}"
+
+    def __hash__(self) -> int:             # functions are compared by hash: the leaves keep that cheap
+        return hash(self.dtype.name) + self.lanes
 
 
 INDEX = Type(INT64)
@@ -47,6 +52,9 @@ class Buffer:
     space: str = "global"
     mode: str = "in"
     size: Expr | None = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 class Expr:
@@ -147,6 +155,9 @@ class Var(Expr):
 
     name: str
     type: Type = INDEX
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
 
 @dataclass(frozen=True)
@@ -363,35 +374,15 @@ def _pair(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     return a, b
 
 
+_FOLD: dict[str, Callable[[int, int], int | bool]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "min": min, "max": max, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}
+
+
 def _fold_index(op: str, a: int, b: int) -> int | bool | None:
-    match op:
-        case "+":
-            return a + b
-        case "-":
-            return a - b
-        case "*":
-            return a * b
-        case "//" if b:
-            return a // b
-        case "%" if b:
-            return a % b
-        case "min":
-            return min(a, b)
-        case "max":
-            return max(a, b)
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case ">":
-            return a > b
-        case ">=":
-            return a >= b
-        case "==":
-            return a == b
-        case "!=":
-            return a != b
-    return None
+    return None if op not in _FOLD or (op in ("//", "%") and b == 0) else _FOLD[op](a, b)
 
 
 def _identity(op: str, a: Expr, b: Expr) -> Expr | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from meta_infer.ir.loop import (
     Bin,
@@ -35,19 +36,26 @@ def walk_stmts(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
                 yield from walk_stmts(orelse)
 
 
+def _load_operands(load: Load) -> tuple[Expr, ...]:
+    return (load.index,) if load.count is None else (load.index, load.count)
+
+
+_OPERANDS: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Bin: lambda e: (e.a, e.b),
+    Shuffle: lambda e: (e.a, e.b),
+    Un: lambda e: (e.a,),
+    Cast: lambda e: (e.a,),
+    Bitcast: lambda e: (e.a,),
+    Splat: lambda e: (e.a,),
+    Reduce: lambda e: (e.a,),
+    Mad: lambda e: (e.a, e.b, e.c),
+    Select: lambda e: (e.cond, e.a, e.b),
+    Load: _load_operands,
+    Intrin: lambda e: e.args,
+}
+
+
 def operands(expr: Expr) -> tuple[Expr, ...]:
     """The operands of an expression, in order."""
-    match expr:
-        case Bin(a=a, b=b) | Shuffle(a=a, b=b):
-            return (a, b)
-        case Un(a=a) | Cast(a=a) | Bitcast(a=a) | Splat(a=a) | Reduce(a=a):
-            return (a,)
-        case Mad(a=a, b=b, c=c):
-            return (a, b, c)
-        case Select(cond=cond, a=a, b=b):
-            return (cond, a, b)
-        case Load(index=index, count=count):
-            return (index,) if count is None else (index, count)
-        case Intrin(args=args):
-            return args
-    return ()
+    found = _OPERANDS.get(type(expr))
+    return () if found is None else found(expr)

@@ -56,7 +56,7 @@ def mask_name(bits: int, lanes: int) -> str:
 
 def identifier(name: str, taken: set[str]) -> str:
     """A C identifier for an IR name, distinct from `taken` (to which it is added), keywords and helper names."""
-    text = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    text = name if name.isidentifier() and name.isascii() else re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
     if text[0].isdigit() or text[0] == "_" or text.startswith("mi_"):
         text = "v" + text
     while text in taken or text in KEYWORDS or _HELPER_NAME.match(text):

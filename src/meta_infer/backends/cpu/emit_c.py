@@ -9,7 +9,6 @@ memory. Registers are explicit in the IR, so little is lost.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from meta_infer.backends.cpu.c_prelude import HEADER, Prelude
@@ -52,20 +51,22 @@ typedef struct {
 
 def _shared(roots: Sequence[Expr]) -> list[Expr]:
     """Expressions (by identity) that occur more than once below `roots`, operands before users."""
-    uses: Counter[int] = Counter()
+    seen: set[int] = set()
+    again: set[int] = set()
     order: list[Expr] = []
 
     def visit(expr: Expr) -> None:
-        uses[id(expr)] += 1
-        if uses[id(expr)] > 1:
+        if id(expr) in seen:
+            again.add(id(expr))
             return
+        seen.add(id(expr))
         for child in operands(expr):
             visit(child)
         order.append(expr)
 
     for root in roots:
         visit(root)
-    return [e for e in order if uses[id(e)] > 1 and not is_plain(e)]
+    return [e for e in order if id(e) in again and not is_plain(e)] if again else []
 
 
 class _FunctionEmitter:
@@ -75,6 +76,7 @@ class _FunctionEmitter:
         self.func = func
         self.lines: list[str] = []
         self.depth = 1
+        self.numbered = 1                                # the next number to try for a shared operand's name
         self.taken: set[str] = {func.name}
         self.names: dict[str, str] = {}
         self.exprs = ExprEmitter(prelude, self.names)
@@ -97,10 +99,9 @@ class _FunctionEmitter:
             self.exprs.hoisted[id(expr)] = Code(name, mask_bits=code.mask_bits)
 
     def _numbered(self, stem: str) -> str:
-        count = 1
-        while f"{stem}{count}" in self.taken:
-            count += 1
-        return identifier(f"{stem}{count}", self.taken)
+        while f"{stem}{self.numbered}" in self.taken:
+            self.numbered += 1
+        return identifier(f"{stem}{self.numbered}", self.taken)
 
     def _register(self, expr: Expr, code: Code) -> str:
         if code.mask_bits:
