@@ -8,15 +8,24 @@ Loop   every carried value gets a buffer, filled from its initial value, read by
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.group import PLAIN, Group, Plan
+from meta_infer.ir.group import PLAIN, Group, Layout, Plan
 from meta_infer.ir.program import Command, Copy, If, Loop, SetDim
 from meta_infer.ir.shapes import Symbol, product, upper
+from meta_infer.lower.program_builder import ProgramBuilder
 
-if TYPE_CHECKING:
-    from meta_infer.lower.lower_graph import Lowerer
+
+class Lowerer(Protocol):
+    """What control flow needs of lowering: the parts so far, a plan's commands, and a value's buffer."""
+
+    @property
+    def builder(self) -> ProgramBuilder: ...
+
+    def commands(self, plan: Plan) -> list[Command]: ...
+
+    def buffer(self, plan: Plan, commands: list[Command], name: str, layout: Layout = PLAIN) -> str: ...
 
 
 def lower_control_flow(lowerer: Lowerer, group: Group, plan: Plan, commands: list[Command]) -> None:
