@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from meta_infer.build_config import STEPS, BuildConfig
 from meta_infer.runtime.reader import Package
@@ -166,3 +169,17 @@ def test_output_never_replaces_the_model(cli: Cli, tmp_path: Path, output: str) 
     ended = cli("build", "--model", model, *chosen)
     assert ended.code == 2 and "is not replaced" in ended.err and "build:" not in ended.err
     assert {file: file.read_bytes() for file in (model, weights)} == before
+
+
+def test_names_of_any_script_where_the_locale_knows_ascii_only(tmp_path: Path) -> None:
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("输入 x", "выход"))
+    graph = helper.make_graph([helper.make_node("Relu", [x.name], [y.name], name="ä */ \n #")], "模型", [x], [y])
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "m.onnx")
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0",
+                  "PYTHONIOENCODING": "ascii", "META_INFER_CACHE": str(tmp_path / "cache")}
+    for arguments in (["build", "-m", "m.onnx"], ["run", "m.bin"], ["inspect", "m.bin"]):
+        ended = subprocess.run([sys.executable, "-m", "meta_infer.cli.main", *arguments], env=ascii_only, cwd=folder,
+                               capture_output=True)
+        assert ended.returncode == 0, ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,7 +45,7 @@ def inspect(
         if as_json:
             show_json([{"kernel": k.name, "nodes": list(k.nodes), "code": k.text} for k in kernels])
             return
-        typer.echo("\n\n".join(f"// kernel {k.name}\n// nodes: {', '.join(k.nodes) or 'none'}\n{k.text}"
+        typer.echo("\n\n".join(f"// kernel {k.name}\n// nodes: {_one_line(k.nodes) or 'none'}\n{k.text}"
                                for k in kernels))
         return
     if as_json:
@@ -83,3 +84,8 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
         parts += [table, ""]
     config = bytes(package.check("config.yaml")).decode().strip()
     return [*parts, "configuration of the build:", Text(config or json.dumps(None))]
+
+
+def _one_line(names: Sequence[str]) -> str:
+    """Names with commas; a name may hold line ends, a comment may not."""
+    return " ".join(", ".join(names).split())

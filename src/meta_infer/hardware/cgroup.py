@@ -37,7 +37,7 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 def _words(file: Path) -> tuple[str, ...]:
     """The words of a small file; empty where it cannot be read (no such controller, or an old kernel)."""
     try:
-        return tuple(file.read_text().split())
+        return tuple(file.read_text(encoding="utf-8", errors="replace").split())
     except OSError:
         return ()
 
@@ -79,6 +79,6 @@ def _mounts(root: Path) -> Iterator[tuple[str, str, list[str] | None]]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text().splitlines()
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []

@@ -136,6 +136,6 @@ def _memory_bytes(root: Path) -> int | None:
 def _read(file: Path) -> str | None:
     """Stripped text of a small system file, None where it is absent or unreadable."""
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None

@@ -146,7 +146,7 @@ def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -
             return None
         if child.returncode < 0:
             return at, f"killed by {signal.Signals(-child.returncode).name}"
-        last = errors.read_text().strip().splitlines()
+        last = errors.read_text(errors="replace").strip().splitlines()
         return at, last[-1] if last else f"exit code {child.returncode}"
 
 

@@ -46,7 +46,7 @@ def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], 
 
 def run_child(command: Sequence[str], time_limit: float) -> Failure | None:
     """Run a command to its end; None when it succeeded. It and what it started are killed at the time limit."""
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
                              env=child_environment(), start_new_session=True)
     try:
         _, errors = child.communicate(timeout=time_limit)

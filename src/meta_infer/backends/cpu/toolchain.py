@@ -93,7 +93,7 @@ class _Unit:
     def digest(self, identity: str) -> str:
         parts = [identity, self.text]
         if self.include is not None:
-            parts += [header.read_text() for header in sorted(self.include.glob("*.h"))]
+            parts += [header.read_text(encoding="utf-8") for header in sorted(self.include.glob("*.h"))]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
 
 
@@ -117,7 +117,7 @@ class _Workshop:
             return target, 0
         with work_folder(self.cache) as folder:
             source, made = folder / unit.name, folder / "unit.o"
-            source.write_text(unit.text)
+            source.write_text(unit.text, encoding="utf-8")
             include = () if unit.include is None else (f"-I{unit.include}",)
             self._run([*self.flags, *include, "-c", str(source), "-o", str(made)], folder, unit)
             keep(made, target)
@@ -141,7 +141,7 @@ class _Workshop:
                "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
         try:
             done = subprocess.run([*self.compiler.command, *arguments], capture_output=True, text=True, env=env,
-                                  timeout=_TIME_LIMIT, check=False)
+                                  errors="replace", timeout=_TIME_LIMIT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ToolchainError(f"could not run: {error}", what=self.compiler.version,
                                  hint="reinstall ziglang or name another compiler in META_INFER_CC") from error
@@ -155,7 +155,7 @@ class _Workshop:
         kept = ""
         if unit is not None:
             failed = self.cache / f"failed-{unit.digest(self.identity)[:12]}-{unit.name}"
-            failed.write_text(unit.text)
+            failed.write_text(unit.text, encoding="utf-8")
             kept = f"\n  source kept at {failed}"
         raise ToolchainError("\n  ".join(errors[:5]) + kept,
                              what=f"{self.compiler.version} exited with {done.returncode}",
@@ -179,7 +179,7 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
     shop = _Workshop(compiler, flags, cache, tuple(link_flags))
     names = [f"kernels_{i}.c" for i in range(len(sources) - 1)] + ["table.c"]
     units = [_Unit(text, name) for name, text in zip(names, sources, strict=True)]
-    units += [_Unit(path.read_text(), path.name, path.parent) for path in extra_c_files]
+    units += [_Unit(path.read_text(encoding="utf-8"), path.name, path.parent) for path in extra_c_files]
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:

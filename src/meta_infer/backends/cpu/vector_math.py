@@ -18,7 +18,7 @@ _WORD = re.compile(r"\b(?:(\w+)_)?([VIDL])\b")
 @cache
 def templates(bits: int) -> dict[str, str]:
     """Function name -> its template, for elements of float32 or float64."""
-    text = resources.files(__package__).joinpath(f"vector_math_f{bits}.h").read_text()
+    text = resources.files(__package__).joinpath(f"vector_math_f{bits}.h").read_text(encoding="utf-8")
     return {match.group(1): match.group(0) for match in _FUNCTION.finditer(text)}
 
 
