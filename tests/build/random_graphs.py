@@ -208,8 +208,8 @@ def tame(array: np.ndarray) -> bool:
     return array.dtype.kind == "b" or bool(np.isfinite(array).all() and np.abs(array).max(initial=0) <= LARGEST)
 
 
-def random_case(seed: int, ops: Sequence[Callable[[Scope], object]]) -> Case:
-    """The model of a seed."""
+def random_case(seed: int, ops: Sequence[Callable[[Scope], object]], most_nodes: int = 30) -> Case:
+    """The model of a seed, of about `most_nodes` nodes at most."""
     rng = Random(seed)
     drawn = np.random.default_rng(seed)
     if rng.random() < 0.4:
@@ -223,7 +223,7 @@ def random_case(seed: int, ops: Sequence[Callable[[Scope], object]]) -> Case:
     scope = Scope(rng, rng.choice(OPSETS), points, ops)
     for _ in range(rng.randint(1, 3)):
         _input(scope, drawn, sizes)
-    scope.grow(rng.choice((rng.randint(2, 8), rng.randint(6, 16), rng.randint(12, 30))))
+    scope.grow(min(most_nodes, rng.choice((rng.randint(2, 8), rng.randint(6, 16), rng.randint(12, 30)))))
     if not scope.nodes:
         scope.emit("Identity", [scope.__dict__["inputs"][0]])
     return _finish(scope, {s: name for name, s in sizes.items() if len(set(s)) > 1})
