@@ -171,6 +171,22 @@ def test_an_op_without_importer_becomes_the_body_that_onnx_gives_it(make_model: 
     np.testing.assert_allclose(y.std((0, 2, 3)), 1, rtol=1e-3)
 
 
+def test_a_body_bears_the_name_of_its_node(make_model: MakeModel, info: Any) -> None:
+    """Two calls in a row, one between other nodes, and one in a branch."""
+    call = "MeanVarianceNormalization"
+    branch = helper.make_graph([node(call, ["a"], ["r"], name="inner")], "then", [], [info("r", None)])
+    other = helper.make_graph([node("Neg", ["a"], ["r"], name="minus")], "else", [], [info("r", None)])
+    nodes = [node(call, ["x"], ["m"], name="first"), node(call, ["m"], ["n"], name="second"),
+             node("Relu", ["n"], ["t"], name="relu"), node(call, ["t"], ["a"], name="third"),
+             node("If", ["c"], ["y"], then_branch=branch, else_branch=other, name="choose")]
+    graph = import_model(make_model(nodes, [info("x", [2, 3, 4, 5]), info("c", [], BOOL)], [info("y", None)],
+                                    opset=13))
+    names = list(dict.fromkeys(origin for n in graph.nodes for origin in n.origins))
+    assert names == ["first", "second", "relu", "third", "choose"]
+    inner = graph.nodes[-1].regions
+    assert [{origin for n in region.nodes for origin in n.origins} for region in inner] == [{"inner"}, {"minus"}]
+
+
 # --- subgraphs --------------------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,9 @@ def expand_function_ops(proto: onnx.ModelProto) -> onnx.ModelProto:
         for op in wanted:
             expand = partial(inliner.inline_selected_functions, function_ids=[op], inline_schema_functions=True)
             try:
-                proto = _inlined(_with_defaults(proto, op), expand, f"op {op[1]}")
+                whole = _with_defaults(proto, op)
+                proto = _inlined(whole, expand, f"op {op[1]}")
+                _name_bodies(whole.graph, proto.graph, op)
             except ModelError:
                 stuck.add(op)                            # the checks will say that it is not supported
     return proto
@@ -60,6 +62,27 @@ def _with_defaults(proto: onnx.ModelProto, op: tuple[str, str]) -> onnx.ModelPro
         present = {attribute.name for attribute in node.attribute}
         node.attribute.extend(a for a in default_attributes(schema) if a.name not in present)
     return copy
+
+
+def _name_bodies(before: GraphProto, after: GraphProto, op: tuple[str, str]) -> None:
+    """Give the nodes of each body the name of the call that they replace: reports and errors speak of that node.
+
+    The inliner keeps the order of nodes, so a body stands where its call stood, and ends with the call's outputs.
+    """
+    kept = {tuple(node.output): node for node in before.node if (domain_of(node), node.op_type) != op}
+    calls = iter([node for node in before.node if (domain_of(node), node.op_type) == op])
+    call, missing = None, set[str]()
+    for node in after.node:
+        if (same := kept.get(tuple(node.output))) is not None:
+            for (_, old), (_, new) in zip(subgraphs(same), subgraphs(node), strict=True):
+                _name_bodies(old, new, op)
+            continue
+        if not missing:
+            call = next(calls, call)
+            missing = {name for name in call.output if name} if call is not None else set()
+        if call is not None and call.name:
+            node.name = call.name
+        missing -= set(node.output)
 
 
 def _inlined(proto: onnx.ModelProto, inline: Callable[[onnx.ModelProto], onnx.ModelProto],
