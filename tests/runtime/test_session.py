@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import meta_infer
-from meta_infer.runtime.session import load
+from meta_infer.runtime.session import Session, load
 from meta_infer.support.errors import InputError, UsageError
 
 from .programs import expected, feeds
@@ -196,6 +196,28 @@ def test_running_after_fork(package_file: Path) -> None:
         caller.join()
         assert codes == [0] * 5
         assert_same(session.run(None, fed), want)
+
+
+def test_close_waits_for_the_runs_that_are_going_on(package_file: Path) -> None:
+    fed, ended = feeds(8, 256, 3, True), []
+
+    def busy(session: Session, running: threading.Event) -> None:
+        with pytest.raises(UsageError, match="closed"):
+            while True:
+                session.run(None, fed)
+                running.set()
+        ended.append(True)
+
+    for _ in range(20):
+        session, running = load(package_file, threads=2), threading.Event()
+        callers = [threading.Thread(target=busy, args=(session, running)) for _ in range(3)]
+        for caller in callers:
+            caller.start()
+        running.wait()
+        session.close()
+        for caller in callers:
+            caller.join()
+    assert len(ended) == 60
 
 
 _IMPORTS = """

@@ -21,7 +21,7 @@ from meta_infer.runtime import native
 from meta_infer.runtime.cpu import available_cores, best_target
 from meta_infer.runtime.feeds import as_input, check_names, check_output_names, check_shared_dims
 from meta_infer.runtime.layers import layer_requests, layer_results
-from meta_infer.runtime.loader import load_library
+from meta_infer.runtime.loader import Library, load_library
 from meta_infer.runtime.reader import Package, Tensor
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError, MetaInferError, PackageError, UsageError
@@ -68,8 +68,7 @@ class Session:
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
         self._frames = _Frames()
-        self._handle = ctypes.c_void_p()
-        self._closing = threading.Lock()
+        self._handle = _Handle()
         what = f"package {str(package.path)!r}"
         self.target = best_target(package.targets, what)
         # The plan is hashed before the code is mapped, the code is loaded from the very bytes that were hashed.
@@ -78,6 +77,7 @@ class Session:
         self._weights = np.frombuffer(package.member(self.target.weights), np.uint8)
         config = native.Config(plan.ctypes.data, plan.size, self._weights.ctypes.data, self._weights.size, threads,
                                native.ARENA_MODES[read_switches().arena], int(mode == "realtime"))
+        self._handle.library = self._library
         error = native.Error()
         if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
                                                      ctypes.byref(error)) != native.OK:
@@ -157,18 +157,19 @@ class Session:
 
     def _run(self, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray] | None,
              options: native.Options | None) -> list[np.ndarray]:
-        if not self._handle:
+        handle = self._handle                          # held until this run has ended, whoever closes the session
+        if not handle:
             raise UsageError("is closed", what="the session", hint="load the package again")
         if options is not None and not 0 <= options.threads <= self.threads:
             raise UsageError(f"is {options.threads}, the session has {self.threads}", what="threads")
-        frame = self._frame(arrays)
+        frame = self._frame(arrays, handle)
         for slot, array in zip(frame.inputs, arrays, strict=False):
             slot.data = array.ctypes.data
         outputs = [_room(t, size, given.get(t.name) if given else None)
                    for t, size in zip(self._outputs, frame.sizes, strict=True)]
         for slot, array in zip(frame.outputs, outputs, strict=False):
             slot.data, slot.bytes = array.ctypes.data, array.nbytes
-        code = self._library.functions.mi_session_run(self._handle, frame.inputs, frame.outputs, options, frame.error)
+        code = self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options, frame.error)
         if code != native.OK:
             self._check(code, frame.error)
         if frame.exact:
@@ -176,7 +177,7 @@ class Session:
         return [array if size.exact else _cut(array, tuple(slot.shape[:slot.rank]), t.name not in (given or {}))
                 for t, size, array, slot in zip(self._outputs, frame.sizes, outputs, frame.outputs, strict=False)]
 
-    def _frame(self, arrays: Sequence[np.ndarray]) -> _Frame:
+    def _frame(self, arrays: Sequence[np.ndarray], handle: _Handle) -> _Frame:
         """This thread's call frame for inputs of these shapes; the runtime is asked once per combination of shapes."""
         frames = self._frames.by_shapes
         shapes = tuple([a.shape for a in arrays])
@@ -188,7 +189,7 @@ class Session:
         for slot, array in zip(inputs, arrays, strict=False):
             slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
             slot.shape[:array.ndim] = array.shape
-        self._check(self._library.functions.mi_session_shapes(self._handle, inputs, slots, error), error)
+        self._check(self._library.functions.mi_session_shapes(handle, inputs, slots, error), error)
         sizes = [_Size(tuple(slot.shape[:slot.rank]), slot.bytes, not _is_late(t, self.symbols))
                  for t, slot in zip(self._outputs, slots, strict=False)]
         if len(frames) >= _FRAMES_KEPT:
@@ -203,12 +204,8 @@ class Session:
     # --- ending ---------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Free the arena and unload the code. No run may be going on; closing twice is harmless."""
-        with self._closing:
-            if self._handle:
-                self._library.functions.mi_session_destroy(self._handle)
-                self._handle = ctypes.c_void_p()
-                self._library.close()
+        """Free the arena and unload the code, after the runs that are going on. Closing twice is harmless."""
+        self._handle = _Handle()
 
     def __enter__(self) -> Session:
         return self
@@ -216,9 +213,16 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+
+class _Handle(ctypes.c_void_p):
+    """The runtime's session; null before it is made. It ends when the last who holds it lets go: Session, or a run."""
+
+    library: Library
+
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self.close()
+        if self:
+            self.library.functions.mi_session_destroy(self)
+            self.library.close()
 
 
 @dataclass(frozen=True)
