@@ -21,7 +21,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.support.dtypes import FLOAT64
+from meta_infer.support.dtypes import FLOAT64, INT32
 
 Fold = Callable[[Sequence[Dim]], Dim]
 Decompose = Callable[[Node, Callable[[str], str], Callable[[np.ndarray, str], str], Mapping[str, TensorType]],
@@ -138,10 +138,11 @@ def _import(node: OnnxNode, ctx: ImportContext, axes: tuple[int, ...] | None) ->
         return (core_node(node, "Identity", node.inputs[:1], node.outputs),)
     chosen = tuple(sorted({axis_in(node, a, rank) for a in axes})) if axes else tuple(range(rank))
     keep, dtype = bool(attr_int(node, "keepdims", 1)), ctx.type_of(node.inputs[0]).dtype
-    if node.op not in _ROOTS_AND_LOGS or dtype.is_float:
+    if dtype.is_float or (dtype.bits >= 32 and node.op not in _ROOTS_AND_LOGS):
         return (core_node(node, node.op, node.inputs[:1], node.outputs, axes=chosen, keepdims=keep),)
     real, answer = ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
-    return (core_node(node, "Cast", node.inputs[:1], (real,), to=FLOAT64),
+    wide = FLOAT64 if node.op in _ROOTS_AND_LOGS else INT32
+    return (core_node(node, "Cast", node.inputs[:1], (real,), to=wide),
             core_node(node, node.op, (real,), (answer,), axes=chosen, keepdims=keep),
             core_node(node, "Cast", (answer,), node.outputs, to=dtype))
 

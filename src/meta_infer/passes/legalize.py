@@ -18,6 +18,7 @@ from meta_infer.ops.registry import op_named
 from meta_infer.passes.eliminate_dead_code import eliminate_dead_code
 from meta_infer.passes.profile_words import profile_words
 from meta_infer.passes.rewrite import Edit, apply_rule
+from meta_infer.passes.widen_half import widen_half
 from meta_infer.support.errors import UnsupportedError
 
 
@@ -29,6 +30,7 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     and control flow need no kernel of their own. `warn` is told of every op that falls back to the host CPU.
     Raises UnsupportedError for an op that has neither kernel nor decomposition.
     """
+    graph = widen_half(graph)
     graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
         edit, node, _require(node, profile)))
     graph = eliminate_dead_code(graph)                     # a piece may not read all that the whole did
