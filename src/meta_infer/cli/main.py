@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         read_switches()
         typer.main.get_command(app)(args=arguments, prog_name="meta-infer")
     except SystemExit as end:
+        if end.code == INTERRUPTED:                             # typer ends so at Ctrl-C
+            note("interrupted")
         return end.code if isinstance(end.code, int) else 0
     except MetaInferError as error:
         return _fail(error)
