@@ -208,6 +208,34 @@ def roots_of_integers() -> onnx.ModelProto:
 
 
 @case
+def rounding_of_halves() -> onnx.ModelProto:
+    """Sums of halves may be kept in float registers, so adding and subtracting a large number rounds nothing."""
+    nodes = [node(op, ["s"], [op.lower()]) for op in ("Floor", "Ceil", "Round")]
+    return model([node("Mul", ["x", "c"], ["s"]), *nodes, node("Mod", ["s", "c"], ["mod"], fmod=1)],
+                 [info("x", [3, 11], T.FLOAT16)],
+                 [info(n, [3, 11], T.FLOAT16) for n in ("floor", "ceil", "round", "mod")],
+                 [constant("c", np.array(2.5, np.float16))])
+
+
+@case
+def convolutions_of_halves() -> onnx.ModelProto:
+    half = {n: numpy_helper.to_array(weights(n, *s)).astype(np.float16)
+            for n, s in (("w", (8, 3, 3, 3)), ("b", (8,)), ("f", (8, 5)))}
+    return model([node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]), node("Relu", ["c"], ["r"]),
+                  node("GlobalAveragePool", ["r"], ["g"]), node("Flatten", ["g"], ["flat"]),
+                  node("MatMul", ["flat", "f"], ["m"]), node("Softmax", ["m"], ["y"], axis=-1)],
+                 [info("x", [2, 3, 6, 7], T.FLOAT16)],
+                 [info("y", [2, 5], T.FLOAT16), info("r", [2, 8, 6, 7], T.FLOAT16)],
+                 [constant(n, a) for n, a in half.items()])
+
+
+@case
+def extremes_of_bytes() -> onnx.ModelProto:
+    return model([node("ReduceMax", ["x"], ["y"], axes=[1]), node("ReduceMin", ["x"], ["z"], keepdims=0)],
+                 [info("x", [3, 4], T.UINT8)], [info("y", [3, 1], T.UINT8), info("z", [], T.UINT8)])
+
+
+@case
 def scalars_and_empty_tensors() -> onnx.ModelProto:
     return model([node("Add", ["a", "b"], ["s"]), node("Relu", ["e"], ["z"]), node("Concat", ["z", "x"], ["k"], axis=0),
                   node("ReduceSum", ["x"], ["t"], keepdims=0), node("Mul", ["t", "s"], ["y"])],

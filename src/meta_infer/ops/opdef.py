@@ -62,8 +62,10 @@ class InferContext:
         if i in self.constants:
             array = self.constants[i]
             if array.ndim <= 1 and array.dtype.kind in "iubf" and array.size <= 4096:
-                if array.dtype.kind == "f" and not np.all((abs(array) < 1 << 24) & (array == np.rint(array))):
-                    return None
+                if array.dtype.kind == "f":
+                    wide = array.astype(np.float64)
+                    if not np.all((abs(wide) < 1 << 24) & (wide == np.rint(wide))):
+                        return None
                 return tuple(int(x) for x in array.reshape(-1))
         found = self.optional(i)
         return found.content if found is not None else None

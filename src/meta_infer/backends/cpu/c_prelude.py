@@ -10,7 +10,7 @@ from meta_infer.backends.cpu.c_types import mask_name, memory_type, scalar_type,
 from meta_infer.backends.cpu.vector_math import instantiate, needs, templates
 from meta_infer.hardware.isa import Isa
 from meta_infer.ir.loop import Type
-from meta_infer.support.dtypes import FLOAT64, INT64, DType, dtype_named
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT64, DType, dtype_named
 
 HEADER = """\
 #include <stddef.h>
@@ -214,11 +214,13 @@ class Prelude:
     def _round(self, operation: str, name: str, dtype: DType, lanes: int) -> str:
         """Rounding to integers. Without an instruction: add and subtract 2^(mantissa bits), then correct."""
         v, m = short_name(dtype, lanes), mask_name(dtype.bits, lanes)
+        if dtype.bits == 16:                # compilers may keep sums of halves in float: adding 1024 rounds nothing
+            wide, f = self.use(operation, FLOAT32, lanes), short_name(FLOAT32, lanes)
+            return (f"INLINE {v} {name}({v} a) {{ "
+                    f"return __builtin_convertvector({wide}(__builtin_convertvector(a, {f})), {v}); }}")
         abs_, select = self.use("abs", dtype, lanes), self.use("select", dtype, lanes)
-        big = {16: "1024.0f", 32: "8388608.0f", 64: "4503599627370496.0"}[dtype.bits]
+        big = {32: "8388608.0f", 64: "4503599627370496.0"}[dtype.bits]
         one = "1.0" if dtype.bits == 64 else "1.0f"
-        if dtype.bits == 16:
-            big, one = f"(_Float16){big}", f"(_Float16){one}"
         fix = {
             "rint": "",
             "floor": f"    r -= {select}(r > a, one, zero);\n",
@@ -234,7 +236,7 @@ class Prelude:
                 f"    r = ({v})(({m}){abs_}(r) | sign);\n"
                 f"    return {select}({abs_}(a) < big, r, a);")
         head = f"INLINE {v} {name}({v} a)"
-        if dtype.bits < 32 or not ("sse4_1" in self.isa.features or self.isa.architecture == "aarch64"):
+        if not ("sse4_1" in self.isa.features or self.isa.architecture == "aarch64"):
             return f"{head} {{\n{slow}\n}}"
         return _either(head, f"    return __builtin_elementwise_{operation}(a);", slow)
 
