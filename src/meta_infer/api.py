@@ -11,7 +11,9 @@ from meta_infer.build_config import BuildConfig, make_config, stored_config
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
-from meta_infer.ir.graph import names_of
+from meta_infer.hardware.profile import Profile
+from meta_infer.hardware.targets import target_profiles
+from meta_infer.ir.graph import Graph, names_of
 from meta_infer.ir.graph_text import print_graph
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
@@ -19,14 +21,22 @@ from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
 from meta_infer.package.format import CONFIG, TestVector
-from meta_infer.package.writer import write_package
+from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize, check_pass_names
-from meta_infer.report.build_report import build_lock, build_report, comparison_rows, note_requests
+from meta_infer.report.build_report import (
+    BuiltTarget,
+    build_lock,
+    build_report,
+    comparison_rows,
+    note_requests,
+    target_of,
+)
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
 from meta_infer.search.default_plan import default_plan
+from meta_infer.search.exclude import check_kernel_names, without_excluded
 from meta_infer.support.collector import rare_collections
 from meta_infer.support.errors import UsageError
 from meta_infer.support.trace import Trace
@@ -73,17 +83,13 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
 
 def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     check_pass_names(config.disable)
-    disabled = frozenset(config.disable)
-    target = load_profile(config.hardware)
-    host = target if target.backend else load_profile("native")
-    backend = backend_for(host)
-    note_requests(config, target, trace)
+    check_kernel_names(config.exclude)
+    chip = load_profile(config.hardware)
+    here = load_profile("native")
+    hosts = target_profiles(chip if chip.backend else here, config.isa)
+    note_requests(config, chip, hosts, here, trace)
     if config.stop_after in ("", "package"):
         make_folder(config.package_path)
-    runs_here = host.runs_on(load_profile("native"))
-    if config.verify and not runs_here:
-        trace.warn(f"code for {host.name} does not run on this machine, so nothing is compared: `meta-infer run` on a "
-                   "machine of its kind runs the package's own test")
 
     with trace.step("import") as figures:
         shapes = parse_shape_specs(config.shape)
@@ -93,86 +99,104 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         return _stopped(print_graph(imported), trace)
 
     with trace.step("canonicalize") as figures:
-        graph = canonicalize(imported, disabled)
+        graph = canonicalize(imported, frozenset(config.disable))
         figures["nodes"] = len(graph.nodes)
     if config.stop_after == "canonicalize":
         return _stopped(print_graph(graph), trace)
 
     with trace.step("legalize") as figures:
-        graph = legalize(graph, target, trace.warn)
+        graph = legalize(graph, chip, trace.warn)
         figures["nodes"] = len(graph.nodes)
     if config.stop_after == "legalize":
         return _stopped(print_graph(graph), trace)
 
-    with trace.step("plan") as figures:
-        plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), backend.variants)
-        figures["groups"] = len(plan.groups)
-    if config.stop_after == "plan":
-        return _stopped(print_plan(plan), trace)
-
-    with trace.step("lower") as figures:
-        program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),
-                              names_of(imported, imported.outputs))
-        figures |= {"commands": len(program.commands), "kernels": len(program.kernels)}
-    if config.stop_after == "lower":
-        return _stopped("\n\n".join([print_program(program), *map(print_func, program.kernels.values())]), trace)
-
-    with trace.step("memory") as figures:
-        memory = plan_memory(program)
-        figures |= {"arena_bytes": memory.sizes.get("ram", 0), "lower_bound_bytes": memory.lower_bounds.get("ram", 0)}
-    if config.stop_after == "memory":
-        return _stopped(print_program(program, memory), trace)
-
-    with trace.step("emit") as figures:
-        sources = backend.emit(program, host)
-        figures["c_lines"] = sum(source.count("\n") for source in sources)
-    if config.stop_after == "emit":
-        return _stopped("\n".join(sources), trace)
-
-    with trace.step("compile") as figures:
-        artifact = backend.compile(sources, host)
-        figures |= {"code_bytes": len(artifact.library), "compiler_calls": artifact.compiler_calls}
-    if config.stop_after == "compile":
-        return _stopped(f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}", trace)
+    made = [compile_target(config, graph, imported, host, trace) for host in hosts]
+    targets = [target for target in made if isinstance(target, BuiltTarget)]
+    if not targets:
+        return _stopped("\n\n".join(text for text in made if isinstance(text, str)), trace)
 
     with trace.step("reference") as figures:
         tests = {"random": TestVector(*make_vector(config.model, imported, config.seed))} if config.verify else {}
         figures["tests"] = len(tests)
     with trace.step("package") as figures:
-        report = build_report(config, target, host, plan, program, memory, trace)
+        report = build_report(config, chip, targets, trace)
         figures["package_bytes"] = write_package(
-            config.package_path, program, memory, [artifact], tests=tests, report=report,
-            lock=build_lock(plan, artifact.compiler), config=config.as_yaml(), threads=config.threads)
-    if config.stop_after == "package" or not config.verify or not runs_here:
+            config.package_path, [target.code for target in targets], tests=tests, report=report,
+            lock=build_lock(targets), config=config.as_yaml(), threads=config.threads)
+    if config.stop_after == "package" or not config.verify:
         return BuildResult(config.package_path, report, trace)
 
-    with trace.step("verify") as figures:
-        comparisons = verify_package(config.package_path, config.model, imported, samples=config.verify_samples,
-                                     seed=config.seed, tolerance=config.tolerance, threads=config.threads)
-        worst = max(comparisons, key=lambda c: c.distance.relative)
-        figures |= {"outputs_compared": len(comparisons), "worst_relative": worst.distance.relative}
-    report["comparisons"] = comparison_rows(comparisons)
-    require_equal(comparisons, config.package_path)
+    comparisons: tuple[TensorComparison, ...] = ()
+    for host in (host for host in hosts if host.runs_on(here)):
+        with trace.step("verify", **target_of(config, host)) as figures:
+            found = verify_package(config.package_path, config.model, imported, samples=config.verify_samples,
+                                   seed=config.seed, tolerance=config.tolerance, threads=config.threads,
+                                   target=host.isa)
+            worst = max(found, key=lambda c: c.distance.relative)
+            figures |= {"outputs_compared": len(found), "worst_relative": worst.distance.relative}
+        comparisons += found
+        report["comparisons"] = comparison_rows(comparisons)
+        require_equal(found, f"package {config.package_path}, target {host.isa}")
     return BuildResult(config.package_path, report, trace, comparisons)
+
+
+def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile,
+                   trace: Trace) -> BuiltTarget | str:
+    """Plan to machine code for one instruction set; the IR as text where `stop_after` names one of these steps."""
+    backend, disabled = backend_for(host), frozenset(config.disable)
+    known = target_of(config, host)
+    with trace.step("plan", **known) as figures:
+        plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph),
+                            without_excluded(backend.variants, config.exclude, trace.warn))
+        figures["groups"] = len(plan.groups)
+    if config.stop_after == "plan":
+        return print_plan(plan)
+
+    with trace.step("lower", **known) as figures:
+        program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),
+                              names_of(imported, imported.outputs))
+        figures |= {"commands": len(program.commands), "kernels": len(program.kernels)}
+    if config.stop_after == "lower":
+        return "\n\n".join([print_program(program), *map(print_func, program.kernels.values())])
+
+    with trace.step("memory", **known) as figures:
+        memory = plan_memory(program)
+        figures |= {"arena_bytes": memory.sizes.get("ram", 0), "lower_bound_bytes": memory.lower_bounds.get("ram", 0)}
+    if config.stop_after == "memory":
+        return print_program(program, memory)
+
+    with trace.step("emit", **known) as figures:
+        sources = backend.emit(program, host)
+        figures["c_lines"] = sum(source.count("\n") for source in sources)
+    if config.stop_after == "emit":
+        return "\n".join(sources)
+
+    with trace.step("compile", **known) as figures:
+        artifact = backend.compile(sources, host)
+        figures |= {"code_bytes": len(artifact.library), "compiler_calls": artifact.compiler_calls}
+    if config.stop_after == "compile":
+        return f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}"
+    return BuiltTarget(host, plan, CompiledTarget(program, memory, artifact))
 
 
 def compare(package: str | Path, model: str | Path | None = None, *, reference: str | Path | None = None,
             layers: bool = False, samples: int = 3, seed: int = 0, tolerance: float = TOLERANCE,
-            threads: int | None = None) -> CompareResult:
+            threads: int | None = None, target: str | None = None) -> CompareResult:
     """Compare a package with ONNX Runtime on its model, or with tensors recorded in an .npz (`reference`).
 
-    `model` defaults to the file that the package was built from. Raises UsageError when that file is gone.
+    `model` defaults to the file that the package was built from, `target` to the best one for this machine. Raises
+    UsageError when that file is gone.
     """
     package = Path(package)
     if reference is not None:
-        with load(package, threads=threads) as session:
+        with load(package, threads=threads, target=target) as session:
             return compare_recorded(session, read_arrays(Path(reference)), tolerance)
     config = stored_config(bytes(Package(package).member(CONFIG)).decode(), f"package {package}")
     path = Path(model) if model is not None else config.model
     if not path.exists():
         raise UsageError("does not exist", what=f"model {path}", hint="give the ONNX file with --model")
     return compare_package(package, path, shape=config.shape, layers=layers, samples=samples, seed=seed,
-                           tolerance=tolerance, threads=threads)
+                           tolerance=tolerance, threads=threads, target=target)
 
 
 def _stopped(text: str, trace: Trace) -> BuildResult:

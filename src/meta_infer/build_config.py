@@ -27,6 +27,7 @@ class BuildConfig(BaseModel):
     model: Path
     hardware: str = "native"                                  # 'native', a catalog name, or a profile's path
     output: Path | None = None                                # default: the model's name with .bin
+    isa: tuple[str, ...] = ()                                 # one target each; default: the profile's own
     shape: tuple[str, ...] = ()                               # 'x=1,3,48,32..960'
     precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
     search_mode: Literal["fast", "balanced", "thorough"] = "balanced"
@@ -34,6 +35,7 @@ class BuildConfig(BaseModel):
     memory_limit_mib: float | None = Field(default=None, gt=0)
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads
     disable: tuple[str, ...] = ()                             # passes by name
+    exclude: tuple[str, ...] = ()                             # 'KERNEL' or 'KERNEL/VARIANT'
     verify: bool = True
     verify_samples: int = Field(default=3, ge=1, le=64)
     tolerance: float = Field(default=1e-3, gt=0)

@@ -19,7 +19,7 @@ from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.command_table import buffer_order, encode_program
 from meta_infer.package.constants import place_constants
-from meta_infer.package.writer import write_package
+from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.runtime.session import load
 from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import BOOL, INT64
@@ -135,7 +135,7 @@ def test_random_region_trees(artifact: Artifact, tmp_path: Path, monkeypatch: py
         program = make_program(random_commands(rng, 3, rng.randint(1, 12)))
         machine = Machine(program)
         machine.run(program.commands)
-        write_package(tmp_path / "p.bin", program, plan_memory(program), [artifact])
+        write_package(tmp_path / "p.bin", [CompiledTarget(program, plan_memory(program), artifact)])
         with load(tmp_path / "p.bin", threads=1) as session:
             for _ in range(2):                                       # nothing may stay from one run to the next
                 for got, name in zip(session.run(None, {}), ARRAYS, strict=True):
@@ -149,7 +149,7 @@ def test_views_come_after_what_they_lie_in() -> None:
 
 def test_what_the_runtime_cannot_hold_is_refused() -> None:
     program = make_program(())
-    placed = place_constants(program)
+    [placed] = place_constants([program])
     with pytest.raises(InternalError, match="memory space 'sram'"):
         encode_program(program, MemoryPlan({}, {}, {"sram": 1}, {}), (), placed)
     deep = BufferDecl("out_a", INT64, (1,) * 17, "output")

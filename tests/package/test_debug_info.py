@@ -13,7 +13,7 @@ from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.program import BufferDecl, Call, Copy, If, Program
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.debug_info import writers
-from meta_infer.package.writer import write_package
+from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.runtime.session import load
 from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import BOOL, FLOAT32
@@ -64,7 +64,7 @@ def test_every_value_has_its_own_command() -> None:
 def test_layers_see_values_before_they_are_overwritten(tmp_path: Path) -> None:
     program = make_program()
     artifact = compile_module(emit_module(list(program.kernels.values()), (), (), ISA), ISA, C_SOURCES, jobs=1)
-    write_package(tmp_path / "p.bin", program, plan_memory(program), [artifact])
+    write_package(tmp_path / "p.bin", [CompiledTarget(program, plan_memory(program), artifact)])
     x = np.arange(SIZE, dtype=np.float32)
     with load(tmp_path / "p.bin", threads=1) as session:
         for flag in (True, False):

@@ -27,8 +27,8 @@ def test_an_ordinary_zip_tool_reads_it(package_file: Path) -> None:
         assert zipped.testzip() is None
         names = zipped.namelist()
         assert names[0] == "manifest.json" and names[-1] == "weights.bin"
-        assert {"report.json", "build.lock.json", "config.yaml", "debug.json", "tests/random.npz",
-                programs.CODE, programs.PLAN} <= set(names)
+        assert {"report.json", "build.lock.json", "config.yaml", "tests/random.npz", programs.CODE, programs.PLAN,
+                programs.DEBUG} <= set(names)
         assert any(name.startswith("sources/") and name.endswith(".c") for name in names)
         manifest = json.loads(zipped.read("manifest.json"))
         assert set(manifest["members"]) == set(names) - {"manifest.json"}
@@ -55,7 +55,7 @@ def test_same_arguments_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_equal_constants_are_stored_once(package_file: Path) -> None:
-    placed = place_constants(programs.make_program())
+    [placed] = place_constants([programs.make_program()])
     assert placed.offsets["bias"] == placed.offsets["bias_again"] and placed.total == 4
     assert all(offset % CONSTANT_ALIGNMENT == 0 for offset in placed.offsets.values())
     assert bytes(Package(package_file).member("weights.bin")) == programs.BIAS.tobytes()
@@ -70,7 +70,7 @@ def test_bundled_test_passes(package_file: Path) -> None:
 
 
 def test_debug_info_names_commands_and_buffers(package_file: Path) -> None:
-    debug = Package(package_file).json("debug.json")
+    debug = Package(package_file).json(programs.DEBUG)
     assert [c["op"] for c in debug["commands"]][:6] == ["Call", "If", "Call", "Copy", "Fill", "Loop"]
     assert debug["commands"][0]["origins"] == ["MulNode"] and debug["kernels"]["add"] == ["AddNode"]
     names = [b["name"] for b in debug["buffers"]]

@@ -25,8 +25,8 @@ from meta_infer.ir.program import BufferDecl, Call, Copy, Fill, If, InputDim, Lo
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
-from meta_infer.package.format import TestVector, code_member, plan_member
-from meta_infer.package.writer import write_package
+from meta_infer.package.format import TestVector, code_member, debug_member, plan_member
+from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.runtime.cpu import architecture, cpu_features
 from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import BOOL, FLOAT32, INT64
@@ -39,7 +39,7 @@ SIZE: Dim = B.dim * W.dim
 _HOST = highest_isa(architecture(), cpu_features())
 assert _HOST is not None, "no known instruction set fits this processor"
 ISA = _HOST.name
-CODE, PLAN = code_member(ISA), plan_member(ISA)
+CODE, PLAN, DEBUG = code_member(ISA), plan_member(ISA), debug_member(ISA)
 CHUNK = 16
 BIAS = np.array([1.0], np.float32)
 
@@ -143,6 +143,6 @@ def write(path: Path) -> Path:
     program = make_program()
     inputs = feeds(2, 8, 3, True)
     vector = TestVector(inputs, dict(zip(("rows", "tail", "same"), expected(inputs["x"], 3, True), strict=True)))
-    write_package(path, program, plan_memory(program), [artifact()], tests={"random": vector},
+    write_package(path, [CompiledTarget(program, plan_memory(program), artifact())], tests={"random": vector},
                   report={"note": "hand written"}, lock={"zig": "0"}, config="a: 1\n")
     return path

@@ -12,7 +12,7 @@ from meta_infer.support.errors import PackageError
 
 
 def target(isa: str, architecture: str, *features: str) -> Target:
-    return Target(isa, architecture, "cpu", frozenset(features), "", "", "")
+    return Target(isa, architecture, "cpu", frozenset(features), "", "", "", "")
 
 
 OLD = target("x86-64-v2", "x86_64", "sse4_2")

@@ -27,6 +27,9 @@ def build(
         show_default="native", autocompletion=profile_names)] = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="The package file.", show_default="the model's name with .bin")] = None,
+    isa: Annotated[list[str] | None, typer.Option(
+        help="Instruction set to make code for, such as x86-64-v2. Repeatable: the best one is chosen at load.",
+        metavar="ISA", show_default="the profile's own")] = None,
     shape: Annotated[list[str] | None, typer.Option(
         help="Shape of an input, ranges allowed: x=1,3,48,32..960. Repeatable.", metavar="NAME=DIMS",
         show_default="as the model says")] = None,
@@ -44,6 +47,9 @@ def build(
         help="Threads the package uses when it is loaded without a number.", show_default="all cores")] = None,
     disable: Annotated[list[str] | None, typer.Option(
         help="Leave out a graph pass by its name. Repeatable.", metavar="PASS", show_default=False)] = None,
+    exclude: Annotated[list[str] | None, typer.Option(
+        help="Leave out a kernel, or one variant of it. Repeatable.", metavar="KERNEL[/VARIANT]",
+        show_default=False)] = None,
     no_verify: Annotated[bool, typer.Option(
         "--no-verify", help="Do not compare the package with ONNX Runtime.")] = False,
     verify_samples: Annotated[int | None, typer.Option(
@@ -70,9 +76,10 @@ def build(
     from meta_infer.build_config import COMMAND_LINE, make_config, read_config
     from meta_infer.support.trace import Trace
 
-    given = {"model": model, "hardware": hardware, "output": output, "shape": tuple(shape or ()),
-             "precision": precision, "search_mode": search_mode, "target_latency_ms": target_latency_ms,
-             "memory_limit_mib": memory_limit, "threads": threads, "disable": tuple(disable or ()),
+    given = {"model": model, "hardware": hardware, "output": output, "isa": tuple(isa or ()),
+             "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
+             "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit, "threads": threads,
+             "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
              "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,
              "seed": seed, "stop_after": stop_after}
     chosen: dict[str, Any] = {field: value for field, value in given.items() if value not in (None, ())}

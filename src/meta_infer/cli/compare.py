@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meta_infer.cli.run import PackageFile, Threads
+from meta_infer.cli.run import PackageFile, TargetName, Threads
 from meta_infer.cli.screen import notes, show, show_json
 from meta_infer.support.errors import VerificationError
 
@@ -26,6 +26,7 @@ def compare(
     tolerance: Annotated[float | None, typer.Option(
         help="Largest max|a - r| / max|r| of a tensor.", min=0.0, show_default="0.001")] = None,
     threads: Threads = None,
+    target: TargetName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare a package with its reference, per output or per layer.
@@ -41,7 +42,7 @@ def compare(
     console = notes()
     with console.status("comparing"):                   # says nothing where there is no terminal
         result = api.compare(package, model, reference=reference, layers=layers, samples=samples, seed=seed,
-                             tolerance=TOLERANCE if tolerance is None else tolerance, threads=threads)
+                             tolerance=TOLERANCE if tolerance is None else tolerance, threads=threads, target=target)
     beyond = result.first_beyond
     if as_json:
         show_json({"outputs": [comparison_json(c) for c in result.outputs],

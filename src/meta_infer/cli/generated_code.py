@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from meta_infer.support.errors import UsageError
 
 if TYPE_CHECKING:
-    from meta_infer.runtime.reader import Package
+    from meta_infer.runtime.reader import Package, Target
 
 _FUNCTION = re.compile(r"^(?:static )?(?:inline )?[\w*]+ \*?(\w+)\([^;{]*\)\s*\{\n.*?^\}$", re.MULTILINE | re.DOTALL)
 
@@ -26,15 +26,15 @@ class KernelCode:
     text: str
 
 
-def code_by_kernel(package: Package, node: str | None = None) -> list[KernelCode]:
-    """Kernels in the order in which they first run; `node` (with * and ?) keeps those that serve such a node.
+def code_by_kernel(package: Package, target: Target, node: str | None = None) -> list[KernelCode]:
+    """Kernels of a target as they first run; `node` (with * and ?) keeps those that serve such a node.
 
     Raises UsageError when no node fits, naming the nearest.
     """
-    serves: dict[str, list[str]] = package.json("debug.json")["kernels"]
-    order = _execution_order(package)
-    functions = dict(_functions(package))
-    kernels = [KernelCode(name, tuple(serves.get(name, ())), functions[name]) for name in order if name in functions]
+    debug = package.debug_info(target)
+    order = dict.fromkeys([*debug.called, *debug.kernels])
+    functions = dict(_functions(package, target))
+    kernels = [KernelCode(name, debug.kernels.get(name, ()), functions[name]) for name in order if name in functions]
     if node is None:
         return kernels
     found = [k for k in kernels if any(fnmatchcase(n, node) for n in k.nodes)]
@@ -43,17 +43,11 @@ def code_by_kernel(package: Package, node: str | None = None) -> list[KernelCode
     return found
 
 
-def _execution_order(package: Package) -> list[str]:
-    debug = package.json("debug.json")
-    called = [row["kernel"] for row in debug["commands"] if row["op"] == "Call"]
-    return list(dict.fromkeys([*called, *debug["kernels"]]))
-
-
-def _functions(package: Package) -> Iterator[tuple[str, str]]:
-    """Name and text of every C function in the package's sources."""
+def _functions(package: Package, target: Target) -> Iterator[tuple[str, str]]:
+    """Name and text of every C function in a target's sources."""
     for member in package.names():
-        if member.startswith("sources/"):
-            for match in _FUNCTION.finditer(bytes(package.check(member)).decode()):
+        if member.startswith(f"sources/{target.isa}/"):
+            for match in _FUNCTION.finditer(package.text(member)):
                 yield match[1], match[0]
 
 

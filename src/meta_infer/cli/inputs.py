@@ -11,7 +11,7 @@ import numpy as np
 
 from meta_infer.runtime.layers import evaluate_dim
 from meta_infer.support.array_files import load_arrays
-from meta_infer.support.dtypes import dtype_named
+from meta_infer.support.dtypes import DType, dtype_named
 from meta_infer.support.errors import InputError, UsageError
 from meta_infer.support.output_file import check_replaceable, is_arrays, replacing
 
@@ -140,11 +140,18 @@ def random_arrays(package: Package, dims: Mapping[str, int], seed: int) -> Array
     arrays: Arrays = {}
     for tensor in package.inputs:
         shape = tuple(evaluate_dim(dim, dims) for dim in tensor.shape)
-        dtype = dtype_named(tensor.dtype)
-        if dtype.is_float:
-            arrays[tensor.name] = rng.standard_normal(shape).astype(dtype.numpy)
-        elif dtype.is_integer and tensor.name in seen and seen[tensor.name].size:
-            arrays[tensor.name] = rng.choice(seen[tensor.name].reshape(-1), shape)
-        else:
-            arrays[tensor.name] = rng.integers(0, 2, shape).astype(dtype.numpy)
+        try:
+            arrays[tensor.name] = _random_array(shape, dtype_named(tensor.dtype), seen.get(tensor.name), rng)
+        except (MemoryError, ValueError) as error:         # numpy's ValueError: more elements than it can count
+            raise InputError(f"of shape {list(shape)} does not fit in memory", what=f"input {tensor.name!r}",
+                             hint="choose smaller sizes with --dim NAME=SIZE") from error
     return arrays
+
+
+def _random_array(shape: tuple[int, ...], dtype: DType, seen: np.ndarray | None,
+                  rng: np.random.Generator) -> np.ndarray:
+    if dtype.is_float:
+        return rng.standard_normal(shape).astype(dtype.numpy)
+    if dtype.is_integer and seen is not None and seen.size:
+        return rng.choice(seen.reshape(-1), shape)
+    return rng.integers(0, 2, shape).astype(dtype.numpy)

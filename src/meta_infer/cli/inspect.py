@@ -25,6 +25,9 @@ def inspect(
     node: Annotated[str | None, typer.Option(
         help="With --code: only this ONNX node; * and ? match any text.", metavar="NAME",
         show_default="all nodes")] = None,
+    target: Annotated[str | None, typer.Option(
+        help="With --code: that of this instruction set.", metavar="ISA",
+        show_default="the package's first target")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare every member with its checksum.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -35,13 +38,16 @@ def inspect(
     Example: meta-infer inspect model.bin --code --node conv1
     """
     from meta_infer.cli.generated_code import code_by_kernel
+    from meta_infer.runtime.cpu import target_named
     from meta_infer.runtime.reader import Package
 
-    if node is not None and not code:
-        raise UsageError("needs --code", what="--node", hint="add --code")
+    for flag, value in (("--node", node), ("--target", target)):
+        if value is not None and not code:
+            raise UsageError("needs --code", what=flag, hint="add --code")
     opened = Package(package, verify=verify)
     if code:
-        kernels = code_by_kernel(opened, node)
+        isa = target or next((t.isa for t in opened.targets), "")
+        kernels = code_by_kernel(opened, target_named(opened.targets, isa, f"package {str(package)!r}"), node)
         if as_json:
             show_json([{"kernel": k.name, "nodes": list(k.nodes), "code": k.text} for k in kernels])
             return
@@ -68,9 +74,10 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
     for side, items in (("input", package.inputs), ("output", package.outputs)):
         for tensor in items:
             tensors.add_row(Text(tensor.name), side, tensor.dtype, Text(shape_text(tensor, manifest["symbols"])))
-    targets = plain_table("target", "device", "CPU features it needs")
+    targets = plain_table("target", "device", "code", "plan", "CPU features it needs", right=("code", "plan"))
     for target in package.targets:
-        targets.add_row(target.isa, target.device, ", ".join(sorted(target.features)) or "none")
+        code, plan = (bytes_text(len(package.member(name))) for name in (target.code, target.plan))
+        targets.add_row(target.isa, target.device, code, plan, ", ".join(sorted(target.features)) or "none")
     members = plain_table("member", "size", right=("size",))
     for name in package.names():
         members.add_row(Text(name), bytes_text(len(package.member(name))))

@@ -20,6 +20,8 @@ Dims = Annotated[list[str] | None, typer.Option(
 Seed = Annotated[int, typer.Option(help="Seed of the random inputs.", min=0)]
 Threads = Annotated[int | None, typer.Option(help="Threads to run with.", min=1,
                                              show_default="the package's default, else all cores")]
+TargetName = Annotated[str | None, typer.Option("--target", metavar="ISA", help="Instruction set to use.",
+                                                show_default="the best one that this machine has")]
 
 
 def run(
@@ -29,6 +31,7 @@ def run(
     dim: Dims = None,
     seed: Seed = 0,
     threads: Threads = None,
+    target: TargetName = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all outputs to this .npz file.",
                                                 show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print names, types and shapes as JSON.")] = False,
@@ -44,7 +47,7 @@ def run(
 
     if output is not None:
         check_output(output, inputs or [])
-    with load(package, threads=threads) as session:
+    with load(package, threads=threads, target=target) as session:
         feeds, expected = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         values = session.run(None, feeds)
         outputs = {o.name: value for o, value in zip(session.get_outputs(), values, strict=True)}

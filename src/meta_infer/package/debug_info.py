@@ -1,4 +1,4 @@
-"""What people and tools want to know of a package that running it does not need: debug.json.
+"""What people and tools want to know of a target that running it does not need: its debug.json.
 
 `inspect --code` shows the C of each ONNX node by it, `compare --layers` finds which buffer holds which ONNX tensor.
 """

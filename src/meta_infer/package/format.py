@@ -23,7 +23,6 @@ WEIGHTS = "weights.bin"
 REPORT = "report.json"
 LOCK = "build.lock.json"
 CONFIG = "config.yaml"
-DEBUG = "debug.json"
 
 
 def code_member(isa: str) -> str:
@@ -32,6 +31,14 @@ def code_member(isa: str) -> str:
 
 def plan_member(isa: str) -> str:
     return f"targets/{isa}/plan.bin"
+
+
+def debug_member(isa: str) -> str:
+    return f"targets/{isa}/debug.json"
+
+
+def source_member(isa: str, unit: str) -> str:
+    return f"sources/{isa}/{unit}"
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class TargetInfo:
     code: str
     plan: str
     weights: str
+    debug: str
     packing: str
 
 

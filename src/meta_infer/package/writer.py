@@ -1,4 +1,4 @@
-"""Program, plan and machine code -> one package file."""
+"""Programs, plans and machine code, one of each per target -> one package file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from meta_infer.package.constants import place_constants
 from meta_infer.package.debug_info import debug_info
 from meta_infer.package.format import (
     CONFIG,
-    DEBUG,
     LOCK,
     MANIFEST,
     REPORT,
@@ -35,9 +34,20 @@ from meta_infer.package.format import (
     TensorInfo,
     TestVector,
     code_member,
+    debug_member,
     plan_member,
+    source_member,
     total_bytes,
 )
+
+
+@dataclass(frozen=True)
+class CompiledTarget:
+    """A model compiled for one instruction set. Register width decides layouts and packing, so all of it is its own."""
+
+    program: Program
+    memory: MemoryPlan
+    artifact: Artifact
 
 
 def _json(value: Any) -> bytes:
@@ -52,15 +62,16 @@ def _tensors(program: Program, buffers: Sequence[str], names: Sequence[str]) -> 
     return tuple(found)
 
 
-def _symbols(program: Program) -> dict[str, SymbolInfo]:
-    given = {d.symbol.name for d in program.input_dims}
-    return {n: SymbolInfo(s.lo, s.hi, s.step, n in given) for n, s in program.symbols.items()}
+def _symbols(programs: Sequence[Program]) -> dict[str, SymbolInfo]:
+    return {n: SymbolInfo(s.lo, s.hi, s.step, n in {d.symbol.name for d in program.input_dims})
+            for program in programs for n, s in program.symbols.items()}
 
 
 def _target(artifact: Artifact) -> TargetInfo:
     isa = isa_named(artifact.isa)
     return TargetInfo(artifact.isa, isa.architecture, "cpu", tuple(sorted(isa.features)),
-                      code_member(artifact.isa), plan_member(artifact.isa), WEIGHTS, "default")
+                      code_member(artifact.isa), plan_member(artifact.isa), WEIGHTS, debug_member(artifact.isa),
+                      "default")
 
 
 def _vector_bytes(vector: TestVector) -> bytes:
@@ -72,43 +83,41 @@ def _vector_bytes(vector: TestVector) -> bytes:
     return file.getvalue()
 
 
-def write_package(path: str | Path, program: Program, memory_plan: MemoryPlan, artifacts: Sequence[Artifact], *,
+def write_package(path: str | Path, targets: Sequence[CompiledTarget], *,
                   tests: Mapping[str, TestVector] | None = None, report: Mapping[str, Any] | None = None,
                   lock: Mapping[str, Any] | None = None, config: str = "", threads: int | None = None,
                   extra: Mapping[str, bytes] | None = None) -> int:
     """Write the package and return its bytes.
 
-    `artifacts` hold the program's code, one per instruction set. `tests` are bundled test vectors by name, `report`
+    `targets` are one model for different instruction sets. `tests` are bundled test vectors by name, `report`
     and `lock` JSON values, `config` the effective configuration as YAML text, `threads` the default number for
     sessions, `extra` more members by name. The same arguments give the same bytes.
     Raises PackageError when the file cannot be written; what was there before is then untouched.
     """
-    placed = place_constants(program)
+    placements = place_constants([t.program for t in targets])
     members: dict[str, Sequence[Piece]] = {}
-    # The kernel table of every artifact lists the program's kernels in their order.
-    plan = encode_program(program, memory_plan, tuple(program.kernels), placed)
-    for artifact in artifacts:
-        members[code_member(artifact.isa)] = [artifact.library]
-        members[plan_member(artifact.isa)] = [plan]
-    members[DEBUG] = [_json(debug_info(program, memory_plan))]
-    for artifact in artifacts:
-        for unit, source in artifact.sources.items():
-            # One folder when there is one target, the common case: sources/kernels_0.c
-            folder = "sources" if len(artifacts) == 1 else f"sources/{artifact.isa}"
-            members[f"{folder}/{unit}"] = [source.encode()]
+    for target, placed in zip(targets, placements, strict=True):
+        isa, program = target.artifact.isa, target.program
+        members[code_member(isa)] = [target.artifact.library]
+        # The kernel table of an artifact lists its program's kernels in their order.
+        members[plan_member(isa)] = [encode_program(program, target.memory, tuple(program.kernels), placed)]
+        members[debug_member(isa)] = [_json(debug_info(program, target.memory))]
+        members |= {source_member(isa, unit): [text.encode()] for unit, text in target.artifact.sources.items()}
     for name, vector in (tests or {}).items():
         members[f"tests/{name}.npz"] = [_vector_bytes(vector)]
     members[REPORT] = [_json(report or {})]
     members[LOCK] = [_json(lock or {})]
     members[CONFIG] = [config.encode()]
     members |= {name: [data] for name, data in (extra or {}).items()}
-    members[WEIGHTS] = placed.pieces
+    members[WEIGHTS] = placements[0].pieces
+    program = targets[0].program
     manifest = Manifest(
         model=program.name, producer=f"meta-infer {__version__}",
         inputs=_tensors(program, program.inputs, program.input_names),
         outputs=_tensors(program, program.outputs, program.output_names),
-        symbols=_symbols(program), targets=tuple(_target(a) for a in artifacts),
-        arena_bytes=memory_plan.sizes.get("ram", 0), weight_bytes=placed.total, threads=threads)
+        symbols=_symbols([t.program for t in targets]), targets=tuple(_target(t.artifact) for t in targets),
+        arena_bytes=max(t.memory.sizes.get("ram", 0) for t in targets), weight_bytes=placements[0].total,
+        threads=threads)
     manifest = replace(manifest, members={name: _member(pieces) for name, pieces in members.items()})
     text = manifest.text().encode()
     comment = f"meta-infer package {manifest.format_version} sha256:{hashlib.sha256(text).hexdigest()}".encode()

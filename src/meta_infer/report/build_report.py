@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from typing import Any
 
@@ -14,7 +15,7 @@ from meta_infer.cost.features import group_flops
 from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
-from meta_infer.ir.program import MemoryPlan, Program
+from meta_infer.package.writer import CompiledTarget
 from meta_infer.report.limits import broken_limits
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
@@ -22,10 +23,26 @@ from meta_infer.verify.compare import TensorComparison
 TOOLS = ("numpy", "onnx", "onnxruntime", "ziglang", "scipy", "ortools", "pydantic")
 
 
-def note_requests(config: BuildConfig, target: Profile, trace: Trace) -> None:
-    """Warn of everything asked for that this version cannot act on, so that no flag is ignored in silence."""
-    for warning in target.warnings:
-        trace.warn(f"profile {target.name}: {warning}")
+@dataclass(frozen=True)
+class BuiltTarget:
+    """What a build made for one instruction set. `host` is the profile that the code was generated for."""
+
+    host: Profile
+    plan: Plan
+    code: CompiledTarget
+
+
+def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], here: Profile, trace: Trace) -> None:
+    """Warn of everything asked for that this version cannot act on, so that no flag is ignored in silence.
+
+    `hosts` are the profiles that code is generated for, `here` is this machine's.
+    """
+    for warning in chip.warnings:
+        trace.warn(f"profile {chip.name}: {warning}")
+    for host in hosts:
+        if config.verify and not host.runs_on(here):
+            trace.warn(f"code for {host.name} does not run on this machine, so it is not compared: `meta-infer run` on "
+                       "a machine of its kind runs the package's own test")
     if config.precision in ("fp16", "int8"):
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
     if config.memory_limit_mib is not None or config.target_latency_ms is not None:
@@ -59,39 +76,60 @@ def latency_estimate(config: BuildConfig, target: Profile, plan: Plan) -> dict[s
     return {} if seconds is None else {f"latency_{precision}": asdict(Metric(seconds, "s", "model"))}
 
 
-def build_report(config: BuildConfig, target: Profile, host: Profile, plan: Plan, program: Program,
-                 memory: MemoryPlan, trace: Trace) -> dict[str, Any]:
-    """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports."""
-    figures = {
+def target_of(config: BuildConfig, host: Profile) -> dict[str, Any]:
+    """The figure that tells the steps of one target from those of another; nothing where there is only one."""
+    return {"target": host.isa} if len(config.isa) > 1 else {}
+
+
+def target_figures(config: BuildConfig, chip: Profile, target: BuiltTarget) -> dict[str, Any]:
+    """Sizes and counts of what was made for one instruction set."""
+    program, memory = target.code.program, target.code.memory
+    return {
         "arena_bytes": memory.sizes.get("ram", 0),
         "arena_lower_bound_bytes": memory.lower_bounds.get("ram", 0),
         "weight_bytes": sum(a.nbytes for a in program.constants.values()),
         "kernels": len(program.kernels),
         "commands": len(program.commands),
-        **latency_estimate(config, target, plan),
+        **latency_estimate(config, chip, target.plan),
     }
-    for warning in broken_limits(config, figures):
-        trace.warn(warning)
+
+
+def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarget], trace: Trace) -> dict[str, Any]:
+    """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports.
+
+    Groups and figures are those of the first target; `other_targets` has the rest.
+    """
+    first = targets[0]
+    figures = [target_figures(config, chip, target) for target in targets]
+    for found in figures:
+        for warning in broken_limits(config, found):
+            trace.warn(warning)
     return {
-        "model": program.name,
-        "hardware": target.name,
-        "built_for": host.name if target.backend is None else target.name,
-        "isa": host.isa,
+        "model": first.code.program.name,
+        "hardware": chip.name,
+        "built_for": first.host.name if chip.backend is None else chip.name,
+        "isa": first.host.isa,
         "precision": "fp32",
-        "groups": group_rows(plan),
-        "figures": figures,
+        "groups": group_rows(first.plan),
+        "figures": figures[0],
+        "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found}
+                          for target, found in zip(targets[1:], figures[1:], strict=True)],
         "target_latency_ms": config.target_latency_ms,
         **trace.as_json(),
     }
 
 
-def build_lock(plan: Plan, compiler: str) -> dict[str, Any]:
-    """Versions of every tool that took part, and the variant of every group."""
+def build_lock(targets: Sequence[BuiltTarget]) -> dict[str, Any]:
+    """Versions of every tool that took part, and by instruction set the variant of every group."""
     return {
         "meta_infer": __version__,
         "python": platform.python_version(),
-        "compiler": compiler,
+        "compiler": targets[0].code.artifact.compiler,
         "tools": {name: metadata.version(name) for name in TOOLS},
-        "choices": [{"output": p.group.outputs[0], "kernel": p.variant.kernel, "variant": p.variant.name,
-                     "knobs": dict(p.variant.knobs)} for p in plan.groups],
+        "choices": {t.code.artifact.isa: _choices(t.plan) for t in targets},
     }
+
+
+def _choices(plan: Plan) -> list[dict[str, Any]]:
+    return [{"output": p.group.outputs[0], "kernel": p.variant.kernel, "variant": p.variant.name,
+             "knobs": dict(p.variant.knobs)} for p in plan.groups]

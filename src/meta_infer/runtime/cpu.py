@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from meta_infer.runtime.reader import Target
-from meta_infer.support.errors import PackageError
+from meta_infer.support.errors import PackageError, UsageError
 
 
 @cache
@@ -53,6 +53,15 @@ def _cpu_quota(root: Path) -> float | None:
         return int(quota) / int(period) if quota not in ("max", "-1") else None
     except (OSError, ValueError, ZeroDivisionError):
         return None
+
+
+def target_named(targets: Sequence[Target], isa: str, what: str) -> Target:
+    """The target for instruction set `isa`. Raises UsageError naming those there are."""
+    for target in targets:
+        if target.isa == isa:
+            return target
+    raise UsageError(f"has no target {isa!r}", what=what,
+                     hint=f"its targets are {', '.join(t.isa for t in targets) or 'none'}")
 
 
 def best_target(targets: Sequence[Target], what: str) -> Target:

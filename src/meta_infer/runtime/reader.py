@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import mmap
 from collections.abc import Mapping, Sequence
@@ -15,11 +14,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from meta_infer.runtime.archive import REBUILD, Archive, read_archive
+from meta_infer.runtime.debug_info import DebugInfo, read_debug_info
+from meta_infer.runtime.layers import evaluate_dim
+from meta_infer.support.array_files import UnreadableArrays, arrays_of
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import PackageError
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+_LARGEST = 1 << 56
 _COMMENT = "meta-infer package"
 
 
@@ -45,6 +48,7 @@ class Target:
     code: str
     plan: str
     weights: str
+    debug: str
 
 
 class Package:
@@ -81,12 +85,16 @@ class Package:
             known = {MANIFEST, *manifest["members"]}
             self.inputs, self.outputs = _tensors(manifest["inputs"]), _tensors(manifest["outputs"])
             self.targets = tuple(Target(t["isa"], t["architecture"], t["device"], frozenset(t["features"]), t["code"],
-                                        t["plan"], t["weights"]) for t in manifest["targets"])
-            self.symbols = {str(name): {field: int(limits[field]) for field in ("min", "max", "step", "given")}
-                            for name, limits in manifest["symbols"].items()}
+                                        t["plan"], t["weights"], t["debug"]) for t in manifest["targets"])
+            self.symbols = {str(name): _limits(limits) for name, limits in manifest["symbols"].items()}
+            _check_dims((*self.inputs, *self.outputs), self.symbols)
+            for field in ("weight_bytes", "arena_bytes", "format_version", "threads"):
+                if not isinstance(manifest[field], int) and (field, manifest[field]) != ("threads", None):
+                    raise TypeError(f"{field} is {str(manifest[field])[:80]}")
             self.threads: int | None = manifest["threads"]
             self.model = str(manifest["model"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, SyntaxError, OverflowError, RecursionError,
+                MemoryError) as error:
             self._fail(f"is not a manifest of format {FORMAT_VERSION}: {error!r}", MANIFEST)
         for name in sorted(known ^ set(self._archive.members)):
             self._fail("is in the manifest but not in the file" if name in known else "is not in the manifest", name)
@@ -111,27 +119,66 @@ class Package:
 
     def json(self, name: str) -> Any:
         """A member that holds JSON, checked."""
-        return json.loads(bytes(self.check(name)))
+        data = bytes(self.check(name))
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            self._fail(f"is not JSON: {error}", name)
+
+    def text(self, name: str) -> str:
+        """A member that holds text, checked."""
+        data = bytes(self.check(name))
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            self._fail(f"is not text: {error}", name)
+
+    def debug_info(self, target: Target) -> DebugInfo:
+        """What a target's code and command table stand for."""
+        tree = self.json(target.debug)
+        try:
+            return read_debug_info(tree)
+        except ValueError as error:
+            self._fail(f"is not debug information of format {FORMAT_VERSION}: {error}", target.debug)
 
     def tests(self) -> dict[str, tuple[dict[str, np.ndarray], dict[str, np.ndarray]]]:
         """Bundled test vectors: name -> (inputs, expected outputs)."""
         found = {}
         for name in self.names():
             if name.startswith("tests/") and name.endswith(".npz"):
-                with np.load(io.BytesIO(self.check(name)), allow_pickle=False) as arrays:
-                    found[name[6:-4]] = tuple(
-                        {key.removeprefix(side): arrays[key] for key in arrays.files if key.startswith(side)}
-                        for side in ("inputs/", "outputs/"))
+                try:
+                    arrays = arrays_of(self.check(name))
+                except UnreadableArrays as error:
+                    self._fail(f"is no bundled test: {error}", name)
+                found[name[6:-4]] = tuple(
+                    {key.removeprefix(side): array for key, array in arrays.items() if key.startswith(side)}
+                    for side in ("inputs/", "outputs/"))
         return found  # type: ignore[return-value]
 
 
 def _tensors(rows: Sequence[Mapping[str, Any]]) -> tuple[Tensor, ...]:
     found = tuple(Tensor(row["name"], row["dtype"], tuple(row["shape"])) for row in rows)
     for tensor in found:
-        dtype_named(tensor.dtype)                          # KeyError for a dtype of the future
-        if not all(isinstance(dim, int | str) for dim in tensor.shape):
+        _ = tensor.numpy                                   # KeyError for a dtype of the future, or not of numpy
+        if not isinstance(tensor.name, str) or not all(isinstance(dim, int | str) for dim in tensor.shape):
             raise TypeError(f"shape of {tensor.name!r}")
     return found
+
+
+def _limits(limits: Mapping[str, Any]) -> dict[str, int]:
+    found = {field: int(limits[field]) for field in ("min", "max", "step", "given")}
+    if not 0 <= found["min"] <= found["max"] <= _LARGEST or found["step"] < 1:
+        raise ValueError(f"no range: {found}")
+    return found
+
+
+def _check_dims(tensors: Sequence[Tensor], symbols: Mapping[str, Mapping[str, int]]) -> None:
+    """Every dim is a size, or an expression of known symbols that can be evaluated."""
+    smallest = {name: limits["min"] for name, limits in symbols.items()}
+    for tensor in tensors:
+        for dim in tensor.shape:
+            if not -_LARGEST <= evaluate_dim(dim, smallest) <= _LARGEST:
+                raise ValueError(f"a dimension of {tensor.name!r}")
 
 
 def _map_file(path: Path) -> mmap.mmap:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from meta_infer.runtime import native
-from meta_infer.runtime.cpu import available_cores, best_target
+from meta_infer.runtime.cpu import available_cores, best_target, target_named
 from meta_infer.runtime.feeds import as_input, check_names, check_output_names, check_shared_dims
-from meta_infer.runtime.layers import layer_requests, layer_results
+from meta_infer.runtime.layers import layer_results
 from meta_infer.runtime.loader import Library, load_library
 from meta_infer.runtime.reader import Package, Tensor
 from meta_infer.support.dtypes import dtype_named
@@ -54,7 +54,8 @@ class Session:
     Nothing is allocated by the runtime after this is made; outputs are fresh numpy arrays.
     """
 
-    def __init__(self, package: Package, threads: int | None = None, mode: str = "auto") -> None:
+    def __init__(self, package: Package, threads: int | None = None, mode: str = "auto",
+                 target: str | None = None) -> None:
         """See `load`."""
         if mode not in MODES:
             raise UsageError(f"is {mode!r}, expected one of {', '.join(MODES)}", what="mode")
@@ -70,7 +71,8 @@ class Session:
         self._frames = _Frames()
         self._handle = _Handle()
         what = f"package {str(package.path)!r}"
-        self.target = best_target(package.targets, what)
+        candidates = package.targets if target is None else [target_named(package.targets, target, what)]
+        self.target = best_target(candidates, what)
         # The plan is hashed before the code is mapped, the code is loaded from the very bytes that were hashed.
         plan = np.frombuffer(package.check(self.target.plan), np.uint8)
         self._library = load_library(bytes(package.check(self.target.code)), what)
@@ -133,7 +135,8 @@ class Session:
         for contents.
         """
         arrays = self._arrays(feeds)
-        requests = layer_requests(self.package.json("debug.json")["buffers"])
+        debug = self.package.debug_info(self.target)
+        requests = debug.requests
         watches = (native.Watch * max(len(requests), 1))()
         for watch, request in zip(watches, requests, strict=False):
             watch.command, watch.buffer, watch.bytes = request.command, request.buffer, -1
@@ -144,12 +147,12 @@ class Session:
         for watch, room in zip(watches, ran, strict=False):
             watch.data = None if room is None else room.ctypes.data
         self._run(arrays, None, options)
-        values = dict(zip(self.symbols_in_order(), symbols, strict=False))
-        return layer_results(requests, ran, values)
-
-    def symbols_in_order(self) -> list[str]:
-        """Names of the symbols in the order of the command table."""
-        return list(self.package.json("debug.json")["symbols"])
+        try:
+            return layer_results(requests, ran, dict(zip(debug.symbols, symbols, strict=False)))
+        except (ValueError, KeyError, IndexError, TypeError, ArithmeticError, SyntaxError, RecursionError,
+                MemoryError) as error:
+            raise PackageError(f"does not fit its command table: {error}", hint="build it again",
+                               what=f"package {str(self.package.path)!r}, member {self.target.debug!r}") from error
 
     def _arrays(self, feeds: Mapping[str, Any]) -> list[np.ndarray]:
         check_names(feeds, self._inputs)
@@ -285,12 +288,14 @@ def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
     return part.copy() if own else part
 
 
-def load(path: str | Path, threads: int | None = None, mode: str = "auto", verify: bool = False) -> Session:
+def load(path: str | Path, threads: int | None = None, mode: str = "auto", verify: bool = False,
+         target: str | None = None) -> Session:
     """Load the package at `path` for this machine.
 
     `threads` is the most a run may use: by default what the package says, else one per core available. `mode` is
     'auto', 'eco' (one thread) or 'realtime' (all memory, at its upper bound, is touched now, not in the first runs).
-    Code, plan and manifest are always hashed, with `verify` the weights as well.
+    Code, plan and manifest are always hashed, with `verify` the weights as well. Of several targets the most capable
+    one that this machine satisfies is taken, or the one for the instruction set that `target` names.
     Loading a package runs its code: load only packages you trust. Raises PackageError.
     """
-    return Session(Package(path, verify=verify), threads, mode)
+    return Session(Package(path, verify=verify), threads, mode, target)

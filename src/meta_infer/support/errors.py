@@ -22,9 +22,18 @@ class MetaInferError(Exception):
 
     def __str__(self) -> str:
         head = f"{self.layer}: " if self.layer else ""
-        where = f"{self.what}: " if self.what else ""
-        tail = f"\n  try: {self.hint}" if self.hint else ""
-        return f"{head}{where}{self.problem}{tail}"
+        where = f"{_legible(self.what, 400)}: " if self.what else ""
+        tail = f"\n  try: {_legible(self.hint, 800)}" if self.hint else ""
+        return f"{head}{where}{_legible(self.problem, 2000)}{tail}"
+
+
+def _legible(text: str, most: int) -> str:
+    """The text without what would disturb a terminal, its middle left out when it is long: names come from files."""
+    if len(text) > most:
+        text = f"{text[:most * 2 // 3]} ... {text[-most // 4:]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 class UsageError(MetaInferError):

@@ -29,10 +29,10 @@ class Trace:
     warnings: list[str] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[dict[str, object]]:
-        """Times a step; the block fills the figures it is given. A step that raises leaves no entry."""
+    def step(self, name: str, **known: object) -> Iterator[dict[str, object]]:
+        """Times a step; its figures are those `known` and what the block adds. A step that raises leaves no entry."""
         self.on_step(name)
-        figures: dict[str, object] = {}
+        figures = dict(known)
         start = time.perf_counter()
         yield figures
         self.steps.append(Step(name, time.perf_counter() - start, figures))

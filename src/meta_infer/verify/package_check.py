@@ -47,7 +47,8 @@ def make_vector(model: Path, graph: Graph, seed: int) -> tuple[dict[str, np.ndar
 
 
 def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, seed: int, tolerance: float,
-                   threads: int | None = None, exact: bool = False) -> tuple[TensorComparison, ...]:
+                   threads: int | None = None, exact: bool = False,
+                   target: str | None = None) -> tuple[TensorComparison, ...]:
     """Outputs of a package against ONNX Runtime: `samples` inputs, spread over the range of the dynamic dims.
 
     With `exact`, also the distance of both from a float64 run of the imported graph (slow); without it, that run is
@@ -57,7 +58,7 @@ def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, se
     names = names_of(graph, graph.outputs)
     found: list[TensorComparison] = []
     points = shape_points(graph.input_symbols, samples)
-    with load(package, threads=threads) as session:
+    with load(package, threads=threads, target=target) as session:
         for i in range(samples):
             dims = points[i % len(points)]
             inputs = random_inputs(graph, dims, seed + i)
@@ -69,15 +70,15 @@ def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, se
     return tuple(found)
 
 
-def require_equal(comparisons: tuple[TensorComparison, ...], package: Path) -> None:
-    """Raise VerificationError when a tensor is beyond its tolerance. The package stays where it is."""
+def require_equal(comparisons: tuple[TensorComparison, ...], what: str) -> None:
+    """Raise VerificationError about `what` when a tensor is beyond its tolerance. The package stays where it is."""
     worst = first_beyond(comparisons)
     if worst is None:
         return
     at = f" at {', '.join(f'{k}={v}' for k, v in worst.dims.items())}" if worst.dims else ""
     raise VerificationError(
         f"output {worst.name!r}{at} differs from ONNX Runtime by {worst.distance.relative:.3g} of its largest value, "
-        f"tolerance {worst.tolerance:.3g}", what=f"package {package}",
+        f"tolerance {worst.tolerance:.3g}", what=what,
         hint="run 'meta-infer compare --layers' to find the first layer that differs, or --disable a pass")
 
 
@@ -128,15 +129,17 @@ def _require_comparable(name: str, array: np.ndarray, shape: tuple[int, ...]) ->
 
 
 def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), layers: bool = False, samples: int = 3,
-                    seed: int = 0, tolerance: float = TOLERANCE, threads: int | None = None) -> CompareResult:
+                    seed: int = 0, tolerance: float = TOLERANCE, threads: int | None = None,
+                    target: str | None = None) -> CompareResult:
     """A package against ONNX Runtime on its model; with `layers`, every inner tensor both sides know as well."""
     graph = import_model(model, parse_shape_specs(shape))
-    outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads)
+    outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads,
+                             target=target)
     if not layers:
         return CompareResult(outputs)
     dims = small_point(graph.input_symbols)
     inputs = random_inputs(graph, dims, seed)
-    with load(package, threads=threads) as session:
+    with load(package, threads=threads, target=target) as session:
         inner = session.layers(inputs)
     reference = layer_references(model, inputs, list(inner))
     return CompareResult(outputs, compare_layers(list(inner), inner, reference, dims, tolerance))
