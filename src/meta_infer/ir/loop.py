@@ -143,10 +143,18 @@ MATH = ("exp", "log", "tanh", "sigmoid", "erf", "sin", "cos", "pow")
 """Functions the target must provide for any lane count (float32); kernels call them by name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Const(Expr):
+    """A scalar constant. 0.0 and -0.0 are different constants, NaN equals itself."""
+
     value: int | float | bool
     type: Type = INDEX
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and (self.type, repr(self.value)) == (other.type, repr(other.value))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class ProgramBuilder:
     kernels: dict[str, LoopFunc] = field(default_factory=dict)
     where: dict[tuple[str, Layout], str] = field(default_factory=dict)
     symbols: dict[str, Symbol] = field(default_factory=dict)      # made by lowering, beside the graph's own
-    _kernel_names: dict[LoopFunc, str] = field(default_factory=dict)
+    _alike: dict[object, list[tuple[LoopFunc, str]]] = field(default_factory=dict)     # functions by signature
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -84,13 +84,15 @@ class ProgramBuilder:
     def kernel(self, func: LoopFunc) -> str:
         """The name under which the program holds `func`; equal functions share one."""
         anonymous = replace(func, name="")
-        known = self._kernel_names.get(anonymous)              # hashing a function walks all of it: once is enough
-        if known is not None:
-            return known
+        # Hashing or comparing a function walks all of it: only functions of one signature are compared.
+        alike = self._alike.setdefault((func.params, func.dims, func.chunks, func.locals, len(func.body)), [])
+        for other, name in alike:
+            if other == anonymous:
+                return name
         name, count = func.name, 2
         while name in self.kernels:
             name, count = f"{func.name}_{count}", count + 1
-        self._kernel_names[anonymous] = name
+        alike.append((anonymous, name))
         self.kernels[name] = replace(func, name=name)
         return name
 
