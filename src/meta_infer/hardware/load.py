@@ -21,6 +21,7 @@ from meta_infer.hardware.schema import Accelerator, Chip
 from meta_infer.support.errors import ProfileError
 
 NATIVE = "native"
+_MOST_VALUES = 10_000
 
 
 def catalog_names() -> list[str]:
@@ -61,8 +62,9 @@ def parse_profile(text: str, where: str, warnings: tuple[str, ...] | None = None
         raise ProfileError(f"'accelerator' is the minimal form and stands alone, not beside {others}",
                            what=where, hint="use the full form alone, see docs/hardware-profiles.md")
     model = Accelerator if prefix else Chip
+    values = _plain(tree[prefix] if prefix else tree, where)
     try:
-        stated = model.model_validate(_plain(tree[prefix] if prefix else tree))
+        stated = model.model_validate(values)
     except ValidationError as error:
         raise profile_error(error, model, prefix, tree, where) from None
     chip = stated.expand() if isinstance(stated, Accelerator) else stated
@@ -86,18 +88,40 @@ def _parse_yaml(text: str, where: str) -> Any:
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise ProfileError(f"{line}is not YAML: {reason}", what=where,
                            hint="check brackets, quotes and indentation there") from None
+    except RecursionError:
+        raise ProfileError("is nested too deep", what=where, hint=HINT) from None
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, MemoryError) as error:
+        # Texts that YAML's grammar allows and Python's types do not: numbers of 5000 digits, dates that do not exist.
+        raise ProfileError(f"holds a value that cannot be read: {str(error).split(';')[0]}", what=where,
+                           hint=HINT) from None
 
 
-def _plain(node: Any) -> Any:
-    """Built-in values without ruamel.yaml's line numbers; lists become tuples."""
-    if isinstance(node, Mapping):
-        return {key: _plain(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return tuple(_plain(value) for value in node)
-    for kind in (bool, int, float, str):
-        if isinstance(node, kind):
-            return kind(node)
-    return node
+def _plain(tree: Any, where: str) -> Any:
+    """Built-in values without ruamel.yaml's line numbers; lists become tuples.
+
+    Raises ProfileError for a text whose anchors unfold into more values than any profile has, or into themselves.
+    """
+    count = 0
+
+    def plain(node: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > _MOST_VALUES:
+            raise ProfileError(f"holds more than {_MOST_VALUES} values once its anchors are unfolded", what=where,
+                               hint="write the values out, without & and *")
+        if isinstance(node, Mapping):
+            return {key: plain(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return tuple(plain(value) for value in node)
+        for kind in (bool, int, float, str):
+            if isinstance(node, kind):
+                return kind(node)
+        return node
+
+    try:
+        return plain(tree)
+    except RecursionError:
+        raise ProfileError("is nested too deep", what=where, hint=HINT) from None
 
 
 def _not_found(name: str) -> ProfileError:
