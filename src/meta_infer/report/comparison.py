@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,21 +25,25 @@ def comparison_json(comparison: TensorComparison) -> dict[str, Any]:
 def comparison_table(comparisons: Sequence[TensorComparison], first: str = "output") -> Table:
     """One row per comparison. `first` heads the column of names: 'output', or 'layer'.
 
-    The first row beyond its tolerance is red and says so: what comes after it usually inherits its error.
+    Where a name returns, each of its rows is one sample of random inputs. The first row beyond its tolerance is red
+    and says so: what comes after it usually inherits its error.
     """
     exact = any(c.exact_distance is not None for c in comparisons)
-    columns = [first, "shape", "max abs", "relative", "cosine", "SQNR", *(["ours f64", "ref f64"] if exact else []), ""]
+    sampled = len({c.name for c in comparisons}) < len(comparisons)
+    columns = [first, *(["sample"] if sampled else []), "shape", "max abs", "relative", "cosine", "SQNR", *(["ours f64", "ref f64"] if exact else []), ""]
     table = Table(box=None, pad_edge=False)
     for name in columns:
         figure = name not in (first, "shape", "")
         table.add_column(name, justify="right" if figure else "left", no_wrap=name != first, overflow="fold")
     seen_beyond = False
+    samples: Counter[str] = Counter()
     for c in comparisons:
+        samples[c.name] += 1
         d = c.distance
         verdict = "ok" if c.passed else "beyond" if seen_beyond else "first beyond"
         style = "" if c.passed else "red" if seen_beyond else "bold red"
         seen_beyond = seen_beyond or not c.passed
-        cells = [c.name, _shape_text(c.shape, c.dims), small_text(d.max_abs), small_text(d.relative),
+        cells = [c.name, *([str(samples[c.name])] if sampled else []), _shape_text(c.shape, c.dims), small_text(d.max_abs), small_text(d.relative),
                  f"{d.cosine:.6f}", f"{d.sqnr_db:.0f} dB"]
         if exact:
             cells += [small_text(c.exact_distance), small_text(c.reference_exact_distance)]
