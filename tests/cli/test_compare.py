@@ -16,8 +16,8 @@ Built = tuple[Path, Path]
 def test_outputs(cli: Cli, built: Built) -> None:
     ended = cli("compare", built[1], "--samples", "4")
     assert ended.code == 0, ended.err
-    assert [line.split()[:2] for line in ended.out.splitlines() if line.startswith("y ")] == [
-        ["y", f"{batch}x20"] for batch in (1, 22, 43, 64)]
+    assert [line.split()[:3] for line in ended.out.splitlines() if line.startswith("y ")] == [
+        ["y", str(i + 1), f"{batch}x20"] for i, batch in enumerate((1, 22, 43, 64))]
 
 
 def test_layers_at_fused_boundaries(cli: Cli, built: Built) -> None:
@@ -45,7 +45,7 @@ def test_recorded_tensors(cli: Cli, built: Built, tmp_path: Path) -> None:
     lacks = cli("compare", built[1], "--reference", tmp_path / "lacks.npz")
     assert lacks.code == 7 and "'x'" in lacks.err
     for name, arrays, words in (("nothing", {"z": y}, "no tensor"), ("shape", {"y": y[:2]}, "has shape [2, 20]"),
-                                ("text", {"y": np.full(y.shape, "a")}, "expected numbers")):
+                                ("text", {"y": np.full(y.shape, "a")}, "neither numbers")):
         np.savez(tmp_path / f"{name}.npz", x=x, **arrays)
         ended = cli("compare", built[1], "--reference", tmp_path / f"{name}.npz")
         assert ended.code == 7 and words in ended.err
