@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import typer
 from meta_infer.build_config import make_config
 from meta_infer.cli.main import app
 from meta_infer.passes.pipeline import check_pass_names
+from meta_infer.search.exclude import check_kernel_names
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "README.zh-CN.md"])
@@ -51,7 +53,8 @@ def test_commands_parse(words: list[str]) -> None:
     params = parse(words)
     if words[0] == "build":
         check_pass_names(params["disable"] or ())
-        given = {field: params[field] for field in ("stop_after", "precision", "search_mode") if params[field]}
+        check_kernel_names(params["exclude"] or ())
+        given = {field: params[field] for field in ("stop_after", "precision", "search_mode", "isa") if params[field]}
         make_config({"model": "model.onnx", **given}, "documentation")
 
 
@@ -80,3 +83,18 @@ def test_switches_that_pages_name_exist(page: Path) -> None:
     """Every META_INFER_ variable of a page is read somewhere; META_INFER_MODELS belongs to tests and benchmarks."""
     known = set(SWITCH.findall((ROOT / "src/meta_infer/support/switches.py").read_text(encoding="utf-8")))
     assert set(SWITCH.findall(page.read_text(encoding="utf-8"))) <= known | {"META_INFER_MODELS"}
+
+
+def test_the_page_of_switches_has_them_all() -> None:
+    known = set(SWITCH.findall((ROOT / "src/meta_infer/support/switches.py").read_text(encoding="utf-8")))
+    page = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+    assert {name for name in known if f"## {name}\n" not in page} == set()
+
+
+@pytest.mark.parametrize("page", ["dependencies.md", "third-party-licences.md"])
+def test_every_dependency_has_its_row(page: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *(w for extra in project["optional-dependencies"].values() for w in extra)]
+    names = {re.split(r"[<>=\[]", requirement)[0] for requirement in wanted} - {"meta-infer"}
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert {name for name in names if f"| {name} |" not in text} == set()
