@@ -330,6 +330,22 @@ def loop_of_no_passes() -> onnx.ModelProto:
 
 
 @case
+def rows_of_an_inner_loop_that_runs_longer_each_time() -> onnx.ModelProto:
+    """The number of rows is known behind the inner loop only, and must be unknown again before its next run."""
+    inner = helper.make_graph(
+        [node("Add", ["x", "w"], ["row"]), node("Identity", ["gi"], ["gi2"]), node("Identity", ["w"], ["w2"])],
+        "inner", [info("j", [], T.INT64), info("gi", [], T.BOOL), info("w", [])],
+        [info("gi2", [], T.BOOL), info("w2", []), info("row", [5])])
+    outer = helper.make_graph(
+        [node("Identity", ["go"], ["go2"]), node("Loop", ["i", "", "v"], ["last", "rows"], body=inner),
+         node("ReduceSum", ["rows"], ["s"], keepdims=0), node("Add", ["v", "s"], ["v2"])],
+        "outer", [info("i", [], T.INT64), info("go", [], T.BOOL), info("v", [])],
+        [info("go2", [], T.BOOL), info("v2", [])])
+    return model([node("Loop", ["m", "", "a"], ["y"], body=outer)], [info("x", [5]), info("a", [])], [info("y", [])],
+                 [constant("m", np.array(4, np.int64))])
+
+
+@case
 def loop_in_a_loop() -> onnx.ModelProto:
     inner = helper.make_graph(
         [node("Identity", ["gi"], ["gi2"]), node("Mul", ["w", "u"], ["w2"])],

@@ -159,6 +159,9 @@ static int32_t do_loop(run_state *r, uint32_t index, const mi_plan_command *c) {
     mi_session *s = r->s;
     int64_t trips = INT64_MAX, going = 1, pass = 0;
     int32_t code = c->a == MI_NONE ? MI_OK : read_integer(r, index, c->a, 0, &trips);
+    if (code == MI_OK && c->e != MI_NONE) {             /* a loop around this one may have run it before, with fewer */
+        code = change_symbol(r, c->e, s->plan.symbols[c->e].hi);
+    }
     if (code == MI_OK && c->b != MI_NONE) {
         code = read_integer(r, index, c->b, 0, &going);
     }
