@@ -307,9 +307,12 @@ def condition(s: Scope) -> str | None:
         return c
     x = s.pick(lambda a: floats(a) and a.size > 0)
     total = s.emit("ReduceMean", [x], keepdims=0) if x else None
-    if total is None or s.in_loop or not all(abs(float(a)) > 1e-3 for a in s.find(total)):
+    if total is None or s.in_loop:
         return None
-    return s.emit("Greater", [total, s.const(np.array(0, np.float32))])
+    limit = s.const(np.array(0, np.float32))                 # perhaps a shared constant of another value
+    if not all(abs(float(a) - float(b)) > 1e-3 for a, b in zip(s.find(total), s.find(limit), strict=True)):
+        return None
+    return s.emit("Greater", [total, limit])
 
 
 def branch(s: Scope, shape_like: str, name: str) -> tuple[Scope, str] | None:
