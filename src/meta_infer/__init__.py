@@ -5,6 +5,7 @@
     session = meta_infer.load("model.bin")
     outputs = session.run(None, {"x": x})
 
+Whatever is wrong with what a caller gives is a subclass of `meta_infer.MetaInferError`.
 `load` needs numpy alone; the compiler behind `build` and `compare` is imported when one of them is first used.
 """
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from meta_infer.api import build as build
     from meta_infer.api import compare as compare
     from meta_infer.runtime.session import load as load
+    from meta_infer.support.errors import MetaInferError as MetaInferError
 
 __version__ = "0.1.0"
 
@@ -24,6 +26,7 @@ _HOMES = {
     "load": "meta_infer.runtime.session",
     "build": "meta_infer.api",
     "compare": "meta_infer.api",
+    "MetaInferError": "meta_infer.support.errors",
 }
 
 

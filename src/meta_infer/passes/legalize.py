@@ -16,6 +16,7 @@ from meta_infer.ir.graph import Graph, Node, Shape, walk_nodes
 from meta_infer.ops.opdef import OpDef, TensorType
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.eliminate_dead_code import eliminate_dead_code
+from meta_infer.passes.fold_constants import fold_constants
 from meta_infer.passes.profile_words import profile_words
 from meta_infer.passes.rewrite import Edit, apply_rule
 from meta_infer.passes.widen_half import widen_half
@@ -33,7 +34,7 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     graph = widen_half(graph)
     graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
         edit, node, _require(node, profile)))
-    graph = eliminate_dead_code(graph)                     # a piece may not read all that the whole did
+    graph = eliminate_dead_code(fold_constants(graph))     # a piece may read constants alone, and not all of them
     if profile.supported_ops is None:
         return graph
     graph = eliminate_dead_code(
