@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from meta_infer.frontend.fold import drop_dead, fold
 from meta_infer.frontend.load_onnx import LoadedModel
 from meta_infer.frontend.names import NameTable
 from meta_infer.frontend.schemas import schema_for, suggestion
+from meta_infer.frontend.shape_mismatch import ShapeMismatch
 from meta_infer.frontend.topology import reads_of, sorted_nodes
 from meta_infer.ir.graph import Graph, Node, Value, free_names
 from meta_infer.ir.shapes import Dim, Symbol
@@ -42,11 +43,17 @@ class _Body:
 
 
 class GraphImporter:
-    """Imports one model. Names are unique over the region tree, so types and constants are kept in one table."""
+    """Imports one model. Names are unique over the region tree, so types and constants are kept in one table.
 
-    def __init__(self, model: LoadedModel, symbols: NameTable) -> None:
+    `symbols` are the names that the inputs' symbols have.
+    """
+
+    def __init__(self, model: LoadedModel, symbols: Iterable[str]) -> None:
         self._model, self._opsets = model, opsets_of(model.proto)
-        self._names, self._symbols = NameTable(), symbols
+        self._names, self._symbols = NameTable(), NameTable()
+        self._position = 0
+        for name in symbols:
+            self._symbols.identifier(name)
         self._types: dict[str, TensorType] = {}
         self._known: dict[str, np.ndarray] = {}
         self._origins: dict[str, str] = {}
@@ -135,6 +142,7 @@ class GraphImporter:
                     ] if convert is None else convert(node, self._context(body))
             for core in made:
                 self._emit(body, core if core.origins else replace(core, origins=(node.name,)))
+        self._position += 1
         for onnx_name in proto.output:
             if onnx_name not in live:
                 continue
@@ -150,6 +158,8 @@ class GraphImporter:
         except ShapeError as error:                      # `_explained` names node and operands as the model does
             text = str(error).removeprefix(f"{node.label}: ").rsplit("; its inputs are", 1)[0]
             raise ShapeError(text) from None
+        if len(types) < len(node.outputs):
+            raise ShapeError(f"gives {len(types)} outputs, the node names {len(node.outputs)}")
         folded = fold(node, types, self._known)
         if folded is not None:
             for name, array in zip(node.outputs, folded, strict=False):
@@ -206,9 +216,10 @@ class GraphImporter:
         except MetaInferError:
             raise
         except ShapeError as error:
-            raise ModelError(f"{error}; its inputs are {operands}", what=label,
-                             hint="check the shapes this node meets; --shape sets those of the model's inputs"
-                             ) from error
+            raise ShapeMismatch(f"{error}; its inputs are {operands}", what=label,
+                                hint="check the shapes this node meets; --shape sets those of the model's inputs",
+                                position=self._position, operands=[self._types[name] for name in inputs if name]
+                                ) from error
         except Exception as error:                       # an op file met something it did not foresee
             raise InternalError(f"{type(error).__name__}: {error}; its inputs are {operands}", what=label,
                                 hint="check the node's attributes; if they are right, report this") from error

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from meta_infer.frontend.check_model import check_model, check_versions
 from meta_infer.frontend.declared import declared_dtype
+from meta_infer.frontend.default_ranges import find_ranges
 from meta_infer.frontend.import_graph import GraphImporter
 from meta_infer.frontend.inline_functions import expand_function_ops, inline_functions
 from meta_infer.frontend.load_onnx import load_onnx
 from meta_infer.frontend.names import NameTable
-from meta_infer.frontend.symbols import DimSpec, input_shapes, parse_shape_spec
+from meta_infer.frontend.symbols import DimSpec, parse_shape_spec, read_input_dims
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.opdef import TensorType
 from meta_infer.support.errors import UnsupportedError
@@ -49,7 +50,15 @@ def import_model(
     defaults = {tensor.name for tensor in proto.initializer} - specs.keys()
     inputs = [value for value in proto.input if value.name not in defaults]
     dtypes = {value.name: declared_dtype(value, f"input {value.name!r}") for value in inputs}
-    symbols = NameTable()
-    found = input_shapes(inputs, specs, symbols, note or (lambda line: None))
-    types = {name: TensorType(dtypes[name], shape) for name, shape in found.items()}
-    return GraphImporter(model, symbols).graph(proto, types, ChainMap(), "", proto.name or Path(path).stem)
+    dims = read_input_dims(inputs, specs, NameTable())
+
+    def attempt(chosen: Mapping[str, DimSpec]) -> Graph:
+        types = {name: TensorType(dtypes[name], shape) for name, shape in dims.shapes(chosen).items()}
+        return GraphImporter(model, dims.names.values()).graph(proto, types, ChainMap(), "",
+                                                               proto.name or Path(path).stem)
+
+    found = find_ranges(dims.open, attempt)
+    if note is not None:
+        for line in dims.notes(found.choice, found.narrowed):
+            note(line)
+    return found.result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnx import TypeProto, ValueInfoProto
@@ -100,13 +100,75 @@ class _Axis:
         return f"input {self.input.name!r} axis {self.axis}" + (f" ({self.param!r})" if self.param else "")
 
 
-def input_shapes(
-    inputs: Sequence[ValueInfoProto],
-    shapes: Mapping[str, Sequence[DimSpec]],
-    names: NameTable,
-    note: Callable[[str], None],
-) -> dict[str, Shape]:
-    """Shape of every input, by ONNX name. `note` gets a line for each range that had to be assumed.
+def _sized(symbol: str, spec: DimSpec) -> Dim:
+    assert spec is not None
+    return Symbol(symbol, spec.lo, spec.hi, spec.step).dim if isinstance(spec, DimRange) else spec
+
+
+@dataclass(frozen=True)
+class OpenDim:
+    """A dimension that neither the model nor the user sets. `symbol` is its name in the graph, once it has a range."""
+
+    key: str
+    symbol: str
+    param: str
+    axis: int
+    rank: int
+
+    def sized(self, spec: DimSpec) -> Dim:
+        """The dimension in the graph when it has this size or range."""
+        return _sized(self.symbol, spec)
+
+
+@dataclass(frozen=True)
+class InputDims:
+    """What the model and the user say of the dimensions of every input."""
+
+    axes: Mapping[str, list[_Axis]]
+    given: Mapping[str, DimSpec]
+    names: Mapping[str, str]
+
+    @property
+    def open(self) -> tuple[OpenDim, ...]:
+        """Every dimension that needs a range from elsewhere, once."""
+        found = {axis.key: OpenDim(axis.key, self.names[axis.key], axis.param, axis.axis, axis.rank)
+                 for row in self.axes.values() for axis in row if axis.size is None and axis.key not in self.given}
+        return tuple(found.values())
+
+    def shapes(self, chosen: Mapping[str, DimSpec]) -> dict[str, Shape]:
+        """Shape of every input, by ONNX name; `chosen` has a size or range for each open dimension, by key."""
+        return {name: tuple(self._dim(axis, chosen) for axis in row) for name, row in self.axes.items()}
+
+    def _dim(self, axis: _Axis, chosen: Mapping[str, DimSpec]) -> Dim:
+        if axis.size is not None:
+            return axis.size
+        spec = self.given[axis.key] if axis.key in self.given else chosen[axis.key]
+        return _sized(self.names.get(axis.key, ""), spec)
+
+    def notes(self, chosen: Mapping[str, DimSpec], narrowed: Sequence[str]) -> list[str]:
+        """A line for each input that has open dimensions: what was taken, and how to set it.
+
+        A dimension that two inputs share is told with the first of them.
+        """
+        told: set[str] = set()
+        lines = []
+        for name, row in self.axes.items():
+            new = [axis for axis in row if axis.key in chosen and axis.key not in told]
+            if not new:
+                continue
+            told.update(axis.key for axis in new)
+            taken = ",".join(str(chosen[axis.key]) if axis in new else "?" for axis in row)
+            blanks = ",".join("LO..HI" if axis in new else "?" for axis in row)
+            limited = [f"axis {axis.axis}" for axis in new if axis.key in narrowed]
+            why = f" ({', '.join(limited)}: what the model was found to accept)" if limited else ""
+            lines.append(f"input {name!r}: no range given, taking {name}={taken}{why}; set it with "
+                         f"--shape {name}={blanks}")
+        return lines
+
+
+def read_input_dims(inputs: Sequence[ValueInfoProto], shapes: Mapping[str, Sequence[DimSpec]],
+                    names: NameTable) -> InputDims:
+    """The dimensions of `inputs`, with what the user says of them in `shapes`.
 
     Dimensions of one name in the model share one symbol, so a size or range given for one input holds for
     all. Raises UsageError when `shapes` contradicts the model or itself, ModelError for an unknown rank.
@@ -118,8 +180,11 @@ def input_shapes(
             raise UsageError("no such input of the model", what=f"shape of {name!r}",
                              hint=f"did you mean {near[0]!r}?" if near else f"inputs are {', '.join(axes)}")
     given = _given(axes, shapes)
-    dims: dict[str, Dim] = {}
-    return {name: tuple(_dim(axis, given, dims, names, note) for axis in row) for name, row in axes.items()}
+    symbols: dict[str, str] = {}
+    for axis in (axis for row in axes.values() for axis in row if axis.size is None):
+        if axis.key not in symbols and not isinstance(given.get(axis.key), int):
+            symbols[axis.key] = names.identifier(axis.param or f"{axis.input.name}_d{axis.axis}")
+    return InputDims(axes, given, symbols)
 
 
 def _axes(value: ValueInfoProto, spec: Sequence[DimSpec] | None) -> list[_Axis]:
@@ -160,40 +225,3 @@ def _given(axes: Mapping[str, list[_Axis]], shapes: Mapping[str, Sequence[DimSpe
                                  what=str(axis), hint="give both the same size or range")
             first.setdefault(axis.key, axis)
     return given
-
-
-def _dim(axis: _Axis, given: Mapping[str, DimSpec], dims: dict[str, Dim], names: NameTable,
-         note: Callable[[str], None]) -> Dim:
-    if axis.size is not None:
-        return axis.size
-    if axis.key in dims:
-        return dims[axis.key]
-    spec = given.get(axis.key)
-    if spec is None:
-        spec = _default_range(axis)
-        blanks = ",".join("LO..HI" if i == axis.axis else "?" for i in range(axis.rank))
-        note(f"{axis}: no range given, taking {spec}; set it with --shape {axis.input.name}={blanks}")
-    if isinstance(spec, int):
-        dims[axis.key] = spec
-    else:
-        name = names.identifier(axis.param or f"{axis.input.name}_d{axis.axis}")
-        dims[axis.key] = Symbol(name, spec.lo, spec.hi, spec.step).dim
-    return dims[axis.key]
-
-
-def _default_range(axis: _Axis) -> DimRange:
-    """A range most models of that kind accept, told by the dimension's name, else by its place."""
-    name = axis.param.lower()
-    if "batch" in name:
-        return DimRange(1, 8)
-    if _mentions(name, ("seq", "len", "tok", "time", "step", "frame")):
-        return DimRange(1, 512)
-    if _mentions(name, ("height", "width")):
-        return DimRange(32, 640)
-    if axis.axis == 0:
-        return DimRange(1, 8)
-    return DimRange(32, 640) if axis.rank >= 3 and axis.axis >= 2 else DimRange(1, 512)
-
-
-def _mentions(name: str, words: Iterable[str]) -> bool:
-    return any(word in name for word in words)

@@ -17,42 +17,30 @@ def text(shape: Sequence[Dim]) -> str:
 
 
 def same_dim(a: Dim, b: Dim) -> Dim:
-    """The one size that two dims which must agree have: the static one if either is.
+    """The one size that two dims which must agree have.
 
-    Raises ShapeError when they differ, or when two symbolic dims cannot be proven equal.
+    Raises ShapeError when they differ for some sizes in range: code made for equal ones would read past a tensor's
+    end there.
     """
     if a == b:
         return a
     low, high = bounds(a - b)
     if low > 0 or high < 0:
         raise ShapeError(f"dimensions {a} and {b} differ")
-    if isinstance(a, int):
-        return a
-    if isinstance(b, int):
-        return b
+    if isinstance(a, int) or isinstance(b, int):
+        raise ShapeError(f"dimensions {a} and {b} agree for some of the sizes in range only; narrow the range")
     raise ShapeError(f"dimensions {a} and {b} cannot be proven equal; give them the same name or a fixed size")
 
 
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
-    """Size of two dims broadcast against each other. A static size above 1 wins over a symbolic one."""
+    """Size of two dims broadcast against each other; which one of them is 1 must be known."""
     if a == b or b == 1:
         return a
     if a == 1:
         return b
-    if isinstance(a, int) and not isinstance(b, int):
-        return _static_wins(a, b)
-    if isinstance(b, int) and not isinstance(a, int):
-        return _static_wins(b, a)
-    if isinstance(a, int):
+    if isinstance(a, int) and isinstance(b, int):
         raise ShapeError(f"dimensions {a} and {b} do not broadcast")
     return same_dim(a, b)
-
-
-def _static_wins(static: int, symbolic: Dim) -> Dim:
-    low, high = bounds(symbolic)
-    if not (low <= static <= high or low <= 1 <= high):
-        raise ShapeError(f"dimensions {static} and {symbolic} (in {low}..{high}) do not broadcast")
-    return static
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

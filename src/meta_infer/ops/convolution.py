@@ -38,7 +38,7 @@ def _check(ctx: InferContext, transposed: bool) -> tuple[TensorType, TensorType,
     if not isinstance(first, int) or not isinstance(second, int):
         raise ShapeError(f"weight {text(w.shape)} must have fixed channels")
     wanted, made = (first, second * group) if transposed else (second * group, first)
-    if isinstance(x.shape[1], int) and x.shape[1] != wanted:
+    if x.shape[1] != wanted:
         raise ShapeError(f"input {text(x.shape)} has {x.shape[1]} channels, weight {text(w.shape)} with group {group} "
                          f"needs {wanted}")
     if made % group or wanted % group:

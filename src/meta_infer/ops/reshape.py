@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, bounds, product
+from meta_infer.ir.shapes import Dim, bounds, divisible, product
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
@@ -36,9 +36,13 @@ from meta_infer.ops.opdef import (
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     x, shape = ctx.input(0), dims_of(ctx.node.attrs, "shape")
-    low, high = bounds(product(shape) - product(x.shape))
+    count, wanted = product(x.shape), product(shape)
+    low, high = bounds(wanted - count)
     if low > 0 or high < 0:
         raise ShapeError(f"cannot view {text(x.shape)} as {text(shape)}: the number of elements differs")
+    if count != wanted and (isinstance(count, int) or isinstance(wanted, int)):
+        raise ShapeError(f"can view {text(x.shape)} as {text(shape)} for some of the sizes in range only; "
+                         "narrow the range")
     return (TensorType(x.dtype, shape, ctx.content(0) if len(shape) <= 1 else None),)
 
 
@@ -67,6 +71,9 @@ def resolve_shape(node: OnnxNode, old: Shape, wanted: tuple[Dim, ...], allow_zer
     total = product(old)
     if shape.count(-1) > 1 or (isinstance(total, int) and isinstance(rest, int) and (not rest or total % rest)):
         raise unsupported(node, f"{text(old)} cannot be viewed as {text(shape)}", "check the shape operand")
+    if not isinstance(total, int) and isinstance(rest, int) and rest > 1 and not divisible(total, rest):
+        raise ShapeError(f"the elements of {text(old)} are a multiple of {rest} for some of the sizes in range only; "
+                         "narrow the range")
     if rest == 0 or bounds(rest)[0] < 0:
         raise unsupported(node, f"the size -1 of {text(shape)} is undefined", "give every size of the shape")
     shape[at] = total // rest
@@ -83,13 +90,13 @@ def _squeeze(node: OnnxNode, shape: Shape, axes: tuple[int, ...] | None) -> tupl
     if axes is None:
         unsure = [d for d in shape if not isinstance(d, int) and bounds(d)[0] <= 1 <= bounds(d)[1]]
         if unsure:
-            raise unsupported(node, f"whether dimension {unsure[0]} of {text(shape)} is removed depends on the input",
-                              "give Squeeze its axes, or a range above 1 to that dimension")
+            raise ShapeError(f"whether dimension {unsure[0]} of {text(shape)} is removed depends on the input; give "
+                             "Squeeze its axes, or a range above 1 to that dimension")
         return _view(node, tuple(d for d in shape if d != 1))
     gone = {axis_in(node, a, len(shape)) for a in axes}
     for a in gone:
-        if not bounds(shape[a])[0] <= 1 <= bounds(shape[a])[1]:
-            raise unsupported(node, f"axis {a} of {text(shape)} has size {shape[a]}, not 1", "check the axes")
+        if shape[a] != 1:
+            raise ShapeError(f"axis {a} of {text(shape)} has size {shape[a]}, not 1")
     return _view(node, tuple(d for i, d in enumerate(shape) if i not in gone))
 
 
