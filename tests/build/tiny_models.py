@@ -236,6 +236,14 @@ def extremes_of_bytes() -> onnx.ModelProto:
 
 
 @case
+def extremes_of_nothing() -> onnx.ModelProto:
+    return model([node("ReduceMax", ["e"], ["y"]), node("ReduceMin", ["z"], ["m"]),
+                  node("ReduceMax", ["x"], ["r"], axes=[0])], [info("x", [0, 3])],
+                 [info("y", [1], T.INT64), info("m", [1]), info("r", [1, 3])],
+                 [constant("e", np.zeros(0, np.int64)), constant("z", np.zeros(0, np.float32))])
+
+
+@case
 def scalars_and_empty_tensors() -> onnx.ModelProto:
     return model([node("Add", ["a", "b"], ["s"]), node("Relu", ["e"], ["z"]), node("Concat", ["z", "x"], ["k"], axis=0),
                   node("ReduceSum", ["x"], ["t"], keepdims=0), node("Mul", ["t", "s"], ["y"])],

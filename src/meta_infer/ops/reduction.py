@@ -65,6 +65,15 @@ def _mean(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     return np.asarray(np.trunc(x.sum(axes, keepdims=True) / count))
 
 
+def _lowest(x: np.ndarray) -> float | int:
+    """What the largest of no elements is."""
+    return -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+
+
+def _highest(x: np.ndarray) -> float | int:
+    return np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).max)
+
+
 def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
     top = x.max(axes, keepdims=True)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
@@ -192,8 +201,8 @@ def _fold(combine: Callable[[Dim, Dim], Dim]) -> Fold:
 REDUCE_SUM = _reduce("ReduceSum", lambda x, axes: x.sum(axes, keepdims=True, dtype=x.dtype), input_since=13,
                      fold=_fold(lambda a, b: a + b))
 REDUCE_MEAN = _reduce("ReduceMean", _mean)
-REDUCE_MAX = _reduce("ReduceMax", lambda x, axes: x.max(axes, keepdims=True), fold=_fold(dim_max))
-REDUCE_MIN = _reduce("ReduceMin", lambda x, axes: x.min(axes, keepdims=True), fold=_fold(dim_min))
+REDUCE_MAX = _reduce("ReduceMax", lambda x, axes: x.max(axes, keepdims=True, initial=_lowest(x)), fold=_fold(dim_max))
+REDUCE_MIN = _reduce("ReduceMin", lambda x, axes: x.min(axes, keepdims=True, initial=_highest(x)), fold=_fold(dim_min))
 REDUCE_PROD = _reduce("ReduceProd", lambda x, axes: x.prod(axes, keepdims=True, dtype=x.dtype), low=0.5, high=1.5,
                       fold=_fold(lambda a, b: a * b))
 REDUCE_L1 = _reduce("ReduceL1", lambda x, axes: np.abs(x).sum(axes, keepdims=True),
