@@ -30,7 +30,8 @@ def comparison_table(comparisons: Sequence[TensorComparison], first: str = "outp
     """
     exact = any(c.exact_distance is not None for c in comparisons)
     sampled = len({c.name for c in comparisons}) < len(comparisons)
-    columns = [first, *(["sample"] if sampled else []), "shape", "max abs", "relative", "cosine", "SQNR", *(["ours f64", "ref f64"] if exact else []), ""]
+    columns = [first, *(["sample"] if sampled else []), "shape", "max abs", "relative", "cosine", "SQNR",
+               *(["ours f64", "ref f64"] if exact else []), ""]
     table = Table(box=None, pad_edge=False)
     for name in columns:
         figure = name not in (first, "shape", "")
@@ -43,7 +44,8 @@ def comparison_table(comparisons: Sequence[TensorComparison], first: str = "outp
         verdict = "ok" if c.passed else "beyond" if seen_beyond else "first beyond"
         style = "" if c.passed else "red" if seen_beyond else "bold red"
         seen_beyond = seen_beyond or not c.passed
-        cells = [c.name, *([str(samples[c.name])] if sampled else []), _shape_text(c.shape, c.dims), small_text(d.max_abs), small_text(d.relative),
+        cells = [c.name, *([str(samples[c.name])] if sampled else []), _shape_text(c.shape, c.dims),
+                 small_text(d.max_abs), small_text(d.relative),
                  f"{d.cosine:.6f}", f"{d.sqnr_db:.0f} dB"]
         if exact:
             cells += [small_text(c.exact_distance), small_text(c.reference_exact_distance)]
