@@ -4,6 +4,8 @@
     python benchmarks/check_vector_math.py --full            all 2^32 floats of the one-argument float32 functions
     python benchmarks/check_vector_math.py --full exp erf    only these
 
+    python benchmarks/check_vector_math.py --isa aarch64     another processor, emulated
+
 Each function is built twice, with FMA (x86-64-v3) and without (x86-64-v2). The error is in ulp: the distance to the
 float64 result, over the spacing of floats at that result. docs/vector-math.md has the table this prints.
 """
@@ -15,18 +17,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from scipy import special
 
+from meta_infer.backends.base import Failure
 from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.emulated import execute_emulated
 from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import MATH, LoopFunc, intrin
+from meta_infer.ir.program import BufferDecl, Call, InputDim, Program
 from meta_infer.ir.shapes import Symbol
+from meta_infer.lower.dims import program_dims
+from meta_infer.memory.planner import plan_memory
+from meta_infer.package.writer import CompiledTarget, write_package
+from meta_infer.runtime.sources import C_SOURCES
 from meta_infer.support.dtypes import FLOAT32, DType
 from meta_infer.support.switches import read_switches
 
@@ -51,18 +60,50 @@ def map_func(name: str, dtype: DType, lanes: int) -> LoopFunc:
     return b.finish()[0]
 
 
-
-
 def build(isa: str, cache: Path, dtype: DType = FLOAT32, lanes: int = 8) -> LoadedModule:
     """All functions of MATH over arrays."""
     sources = emit_module([map_func(name, dtype, lanes) for name in MATH], (), (), isa)
     return LoadedModule(compile_module(sources, isa, switches=replace(read_switches(), cache=cache)).path)
 
 
-def apply(module: LoadedModule, name: str, *xs: np.ndarray, lanes: int = 8) -> np.ndarray:
+@dataclass(frozen=True)
+class Emulated:
+    """All functions of MATH over float32 arrays on another processor: a package for each, run under an emulator."""
+
+    isa: str
+    folder: Path
+
+    def __call__(self, name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """f of arrays whose size is a multiple of 8. Raises RuntimeError when the run ends without a result."""
+        package = self.folder / f"{name}.bin"
+        if not package.exists():
+            write_package(package, [self._target(name)])
+        inputs = dict(zip(("x", "z"), arrays, strict=False))
+        done = execute_emulated(package, [inputs], 1, 0, 600.0, self.isa)
+        if isinstance(done, Failure):
+            raise RuntimeError(done.reason)
+        return done.outputs[0]["y"]
+
+    def _target(self, name: str) -> CompiledTarget:
+        func, count = map_func(name, FLOAT32, 8), Symbol("N", 0, 1 << 23)
+        names = tuple(p.name for p in func.params)
+        buffers = {n: BufferDecl(n, FLOAT32, (count.dim,), "output" if n == "y" else "input") for n in names}
+        program = Program(name, names[:-1], ("y",), buffers, {}, {func.name: func},
+                          (Call(func.name, names, (count.dim,)),), (InputDim(count, "x", 0),), {"N": count})
+        sources = emit_module([func], program_dims(program), [count], self.isa)
+        switches = replace(read_switches(), cache=self.folder)
+        return CompiledTarget(program, plan_memory(program), compile_module(sources, self.isa, C_SOURCES, switches))
+
+
+Functions = LoadedModule | Emulated
+
+
+def apply(module: Functions, name: str, *xs: np.ndarray, lanes: int = 8) -> np.ndarray:
     """f of each element (of each pair), whatever their number."""
     count, dtype = xs[0].size, xs[0].dtype
     padded = [np.concatenate([x, np.zeros(-count % lanes, dtype)]) for x in xs]
+    if isinstance(module, Emulated):
+        return module(name, padded)[:count]
     y = np.empty(padded[0].size, dtype)
     module.run(f"map_{name}_{dtype.name}_{lanes}", [a.ctypes.data for a in (*padded, y)], [y.size])
     return y[:count]
@@ -107,7 +148,7 @@ def samples(step: int) -> Iterator[np.ndarray]:
         yield floats(first, min(first + CHUNK * step, 1 << 32), step)
 
 
-def worst(module: LoadedModule, name: str, step: int) -> tuple[float, float]:
+def worst(module: Functions, name: str, step: int) -> tuple[float, float]:
     """(largest error in ulp, the argument it occurs at) of a one-argument function."""
     highest, where = 0.0, 0.0
     for x in samples(step):
@@ -131,7 +172,7 @@ def pow_pairs(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([x, bases, a]), np.concatenate([y, exponents, b])
 
 
-def worst_pow(module: LoadedModule, count: int) -> tuple[float, float]:
+def worst_pow(module: Functions, count: int) -> tuple[float, float]:
     """(largest error in ulp, the base it occurs at) of pow."""
     x, y = pow_pairs(count)
     with np.errstate(all="ignore"):
@@ -150,7 +191,7 @@ def main(arguments: Sequence[str]) -> int:
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for isa in chosen.isa or ("x86-64-v3", "x86-64-v2"):
-            module = build(isa, Path(folder))
+            module = build(isa, Path(folder)) if isa.startswith("x86") else Emulated(isa, Path(folder))
             for name in chosen.functions or MATH:
                 start = time.perf_counter()
                 step = 1 if chosen.full else chosen.step

@@ -11,7 +11,8 @@ import pytest
 
 from meta_infer.backends.base import Failure, Metric, No, Yes
 from meta_infer.backends.cpu.backend import CPU, call_labels
-from meta_infer.backends.cpu.execute import execute_package, run_child
+from meta_infer.backends.cpu.child import run_child
+from meta_infer.backends.cpu.execute import execute_package
 from meta_infer.backends.registry import BACKENDS, backend_for
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Node

@@ -1,4 +1,4 @@
-"""Errors of the vector functions, over every 4001st float and all floats near special points.
+"""Errors of the vector functions, with FMA, without, and emulated: at every 4001st float and near special points.
 
 `benchmarks/check_vector_math.py --full` checks all of them; docs/vector-math.md has its results.
 """
@@ -6,24 +6,29 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.support.dtypes import FLOAT64
+from tests.emulators import need_emulator
 from tests.kernels.harness import host_isa
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP = 4001
+EMULATED_STEP = 40009
 
 
 def _script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("check_vector_math", ROOT / "benchmarks" / "check_vector_math.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module                    # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -32,25 +37,30 @@ check = _script()
 pytestmark = pytest.mark.skipif(not host_isa().startswith("x86"), reason="compares two x86 instruction sets")
 
 
-@pytest.fixture(scope="module", params=["x86-64-v3", "x86-64-v2"])
-def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoadedModule:
+@pytest.fixture(scope="module", params=["x86-64-v3", "x86-64-v2", "aarch64"])
+def functions(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A LoadedModule or an Emulated of the script."""
+    if request.param == "aarch64":
+        need_emulator("aarch64")
+        return check.Emulated("aarch64", tmp_path_factory.mktemp("emulated"))
     if request.param > host_isa():
         pytest.skip(f"this machine has no {request.param}")
     return check.build(request.param, tmp_path_factory.mktemp("cache"))
 
 
 @pytest.mark.parametrize("name", [n for n in check.LIMITS if n != "pow"])
-def test_error_over_all_floats(functions: LoadedModule, name: str) -> None:
-    error, where = check.worst(functions, name, STEP)
+def test_error_over_all_floats(functions: Any, name: str) -> None:
+    step = STEP if isinstance(functions, LoadedModule) else EMULATED_STEP
+    error, where = check.worst(functions, name, step)
     assert error <= check.LIMITS[name], f"{name}({where!r}) is {error:.2f} ulp off"
 
 
-def test_error_of_pow(functions: LoadedModule) -> None:
+def test_error_of_pow(functions: Any) -> None:
     error, where = check.worst_pow(functions, 100_000)
     assert error <= check.LIMITS["pow"], f"pow({where!r}, ...) is {error:.2f} ulp off"
 
 
-def test_special_values(functions: LoadedModule) -> None:
+def test_special_values(functions: Any) -> None:
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 104.5, -104.5], np.float32)
     with np.errstate(all="ignore"):
         for name in ("exp", "tanh", "sigmoid", "erf", "sin", "cos", "log"):
@@ -62,7 +72,7 @@ def test_special_values(functions: LoadedModule) -> None:
                 assert np.signbit(got[numbers]).tolist() == np.signbit(want[numbers]).tolist(), name
 
 
-def test_exp_underflows_through_denormals(functions: LoadedModule) -> None:
+def test_exp_underflows_through_denormals(functions: Any) -> None:
     x = np.linspace(-104, -87, 4097).astype(np.float32)
     got = check.apply(functions, "exp", x)
     assert np.all(np.diff(got) >= 0) and got[0] == 0 and (np.unique(got[got < 1.17549435e-38]).size > 1000)

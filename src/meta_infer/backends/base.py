@@ -91,8 +91,10 @@ class Backend:
     lower     (group, variant, layouts of its inputs and outputs, profile) -> loop functions, packed weights, memory.
     emit      (program, profile) -> sources in the target's language.
     compile   (sources, profile) -> Artifact. Raises ToolchainError.
-    execute   (package file, batches of inputs, threads, timed runs per batch, time limit in s) -> Execution | Failure.
-              Runs in a child process, so that code which crashes costs one sample and not the build.
+    execute   (package file, batches of inputs, threads, timed runs per batch, time limit in s, target or None for
+              the best one) -> Execution | Failure. Runs in a child process, so that code which crashes costs one
+              sample and not the build; a target that this machine lacks runs where it can: emulated, simulated, on a
+              board. Raises ToolchainError when what that needs is not installed.
     estimate  (group, variant, profile) -> time of the group, without running it; None when the profile lacks figures.
     """
 
@@ -102,5 +104,5 @@ class Backend:
     lower: Callable[[Group, Variant, Mapping[str, Layout], Profile], Lowering]
     emit: Callable[[Program, Profile], Sequence[str]]
     compile: Callable[[Sequence[str], Profile], Artifact]
-    execute: Callable[[Path, Sequence[Mapping[str, np.ndarray]], int, int, float], Execution | Failure]
+    execute: Callable[[Path, Sequence[Mapping[str, np.ndarray]], int, int, float, str | None], Execution | Failure]
     estimate: Callable[[Group, Variant, Profile], Metric | None]

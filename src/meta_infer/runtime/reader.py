@@ -107,6 +107,11 @@ class Package:
         member = self._archive.members[name]
         return self._data[member.offset:member.offset + member.size]
 
+    def place(self, name: str) -> tuple[int, int]:
+        """Where the data of a member begins in the file, at a page boundary, and its bytes."""
+        data = self.member(name)
+        return self._archive.members[name].offset, len(data)
+
     def check(self, name: str) -> memoryview:
         """The bytes of a member after comparing them with their checksum."""
         data = self.member(name)

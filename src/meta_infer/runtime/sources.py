@@ -13,4 +13,8 @@ C_SOURCES = tuple(C_FOLDER / name for name in (
 ))
 MEASURE_SOURCES = tuple(C_FOLDER / name for name in ("mi_lock.c", "mi_measure.c", "mi_os.c", "mi_pool.c"))
 """What times single kernels during a search: no part of packages."""
+DRIVER_SOURCES = tuple(C_FOLDER / name for name in (
+    "mi_driver.c", "mi_driver_elf.c", "mi_driver_system.c", "mi_memory.c",
+))
+"""A program that runs packages without Python."""
 PUBLIC_HEADER = C_FOLDER / "mi_runtime.h"

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from meta_infer.backends.base import Artifact
+from meta_infer.backends.cpu.child import child_environment
 from meta_infer.backends.cpu.emit_c import emit_module
-from meta_infer.backends.cpu.execute import child_environment
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile

@@ -7,9 +7,6 @@ The child is this module itself: `python -m meta_infer.backends.cpu.execute FOLD
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,17 +16,26 @@ from pathlib import Path
 import numpy as np
 
 from meta_infer.backends.base import Execution, Failure
+from meta_infer.backends.cpu.child import run_child
+from meta_infer.backends.cpu.emulated import execute_emulated
+from meta_infer.hardware.isa import NAMES, isa_named
+from meta_infer.runtime.cpu import architecture, cpu_features
 
 
 def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], threads: int = 1, runs: int = 1,
-                    time_limit: float = 60.0) -> Execution | Failure:
+                    time_limit: float = 60.0, target: str | None = None) -> Execution | Failure:
     """Run a package file on each batch of inputs (by name), `runs` timed times each after the first.
 
-    `time_limit` is seconds for the whole child process, loading included.
+    `time_limit` is seconds for the whole child process, loading included. `target` is the instruction set to take,
+    by default the best one; one that this machine lacks runs emulated (emulated.py). Raises ToolchainError when no
+    emulator for it is installed.
     """
+    if target is not None and not _runs_here(target):
+        return execute_emulated(package, batches, threads, runs, time_limit, target)
     with tempfile.TemporaryDirectory(prefix="meta-infer-run-") as name:
         folder = Path(name)
-        request = {"package": str(package.resolve()), "batches": len(batches), "threads": threads, "runs": runs}
+        request = {"package": str(package.resolve()), "batches": len(batches), "threads": threads, "runs": runs,
+                   "target": target}
         (folder / "request.json").write_text(json.dumps(request))
         for i, batch in enumerate(batches):
             np.savez(folder / f"input_{i}.npz", **dict(batch))          # type: ignore[arg-type]
@@ -44,35 +50,19 @@ def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], 
         return Execution(tuple(outputs), tuple(answer["seconds"]))
 
 
-def run_child(command: Sequence[str], time_limit: float) -> Failure | None:
-    """Run a command to its end; None when it succeeded. It and what it started are killed at the time limit."""
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-                             env=child_environment(), start_new_session=True)
-    try:
-        _, errors = child.communicate(timeout=time_limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        return Failure(f"still running after {time_limit:g} s")
-    if child.returncode == 0:
-        return None
-    if child.returncode < 0:
-        return Failure(f"killed by {signal.Signals(-child.returncode).name}")
-    lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(" ")]
-    return Failure(lines[-1] if lines else f"exit code {child.returncode}")
-
-
-def child_environment() -> dict[str, str]:
-    """The environment in which a child process finds this very copy of the package."""
-    root = str(Path(__file__).resolve().parents[3])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))}
+def _runs_here(isa: str) -> bool:
+    """Whether this machine has the instruction set; an unknown one is left to the loader and its message."""
+    if isa not in NAMES:
+        return True
+    known = isa_named(isa)
+    return known.architecture == architecture() and known.features <= cpu_features()
 
 
 def _child(folder: Path) -> None:
     from meta_infer.runtime.session import load
 
     request = json.loads((folder / "request.json").read_text())
-    session = load(request["package"], threads=request["threads"])
+    session = load(request["package"], threads=request["threads"], target=request["target"])
     names = [output.name for output in session.get_outputs()]
     seconds = []
     for i in range(request["batches"]):

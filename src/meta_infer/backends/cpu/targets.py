@@ -39,3 +39,4 @@ COMPILE_FLAGS = (
     "-fomit-frame-pointer", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-w",
 )
 LINK_FLAGS = ("-shared", "-nostdlib", "-Wl,-z,noexecstack")
+PROGRAM_FLAGS = ("-static", "-nostdlib", "-Wl,-z,noexecstack")

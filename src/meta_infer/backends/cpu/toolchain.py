@@ -19,7 +19,7 @@ from pathlib import Path
 
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.object_cache import is_cached, keep, prune, work_folder
-from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, TARGETS
+from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, PROGRAM_FLAGS, TARGETS
 from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 
@@ -172,24 +172,44 @@ def compile_module(sources: Sequence[str], isa: str, extra_c_files: Sequence[Pat
     At most `jobs` compilers run at once (default: the CPUs this process may use). Raises ToolchainError with the
     compiler's first messages and the path of the kept source.
     """
-    switches = switches or read_switches()
-    compiler = find_compiler(switches)
-    cache = switches.cache / "objects"
-    flags = (*_target_flags(compiler, isa), *COMPILE_FLAGS, *extra_flags)
-    shop = _Workshop(compiler, flags, cache, tuple(link_flags))
+    shop = _workshop(isa, switches, extra_flags, link_flags)
     names = [f"kernels_{i}.c" for i in range(len(sources) - 1)] + ["table.c"]
     units = [_Unit(text, name) for name, text in zip(names, sources, strict=True)]
-    units += [_Unit(path.read_text(encoding="utf-8"), path.name, path.parent) for path in extra_c_files]
+    library, data, calls = _make(shop, [*units, *map(_unit_of, extra_c_files)], jobs)
+    return Artifact(isa, data, library, dict(zip(names, sources, strict=True)), shop.compiler.version, calls)
+
+
+def compile_program(c_files: Sequence[Path], isa: str, switches: Switches | None = None) -> Path:
+    """A statically linked program for `isa` that uses no C library, in the cache. Raises ToolchainError."""
+    made, _, _ = _make(_workshop(isa, switches, (), PROGRAM_FLAGS), list(map(_unit_of, c_files)), None)
+    made.chmod(0o755)
+    return made
+
+
+def _workshop(isa: str, switches: Switches | None, extra_flags: Sequence[str],
+              link_flags: Sequence[str]) -> _Workshop:
+    switches = switches or read_switches()
+    compiler = find_compiler(switches)
+    flags = (*_target_flags(compiler, isa), *COMPILE_FLAGS, *extra_flags)
+    return _Workshop(compiler, flags, switches.cache / "objects", tuple(link_flags))
+
+
+def _unit_of(path: Path) -> _Unit:
+    return _Unit(path.read_text(encoding="utf-8"), path.name, path.parent)
+
+
+def _make(shop: _Workshop, units: Sequence[_Unit], jobs: int | None) -> tuple[Path, bytes, int]:
+    """What the linker made of all units: its path in the cache, its bytes, and how many compiler calls it took."""
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        shop.cache.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
             objects = list(pool.map(shop.compile, units))
         library, link_calls = shop.link([path for path, _ in objects])
         calls = sum(count for _, count in objects) + link_calls
         data = library.read_bytes()
         if calls:
-            prune(cache)
+            prune(shop.cache)
     except OSError as error:
-        raise ToolchainError(f"cannot be used: {error.strerror or error}", what=f"cache folder {cache}",
+        raise ToolchainError(f"cannot be used: {error.strerror or error}", what=f"cache folder {shop.cache}",
                              hint="free space on its disk, or name another folder in META_INFER_CACHE") from error
-    return Artifact(isa, data, library, dict(zip(names, sources, strict=True)), compiler.version, calls)
+    return library, data, calls

@@ -1,0 +1,205 @@
+/* Linux without a C library, for the driver: the entry point, system calls, and the few functions that the code of a
+ * package takes from its host. It runs one thread: a thread that is asked for does not start, and the runtime's pool
+ * then leaves all work to the caller. */
+#define _GNU_SOURCE
+#include "mi_driver.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall driver_start\n\tud2\n");
+
+static long raw(long number, long a, long b, long c, long d, long e, long f) {
+    long result;
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#elif defined(__aarch64__)
+__asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x30, #0\n\tmov x0, sp\n\tbl driver_start\n\tbrk #0\n");
+
+static long raw(long number, long a, long b, long c, long d, long e, long f) {
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    return x0;
+}
+#else
+#error "the driver knows no system calls of this processor: add them here and its relocations in mi_driver_elf.c"
+#endif
+
+int driver_main(int count, char **arguments);
+
+__attribute__((used)) _Noreturn void driver_start(long *stack) {
+    int code = driver_main((int)stack[0], (char **)(stack + 1));
+    for (;;) {
+        raw(SYS_exit_group, code, 0, 0, 0, 0, 0);
+    }
+}
+
+static int64_t length(const char *text) {
+    int64_t n = 0;
+    while (text[n] != 0) {
+        n++;
+    }
+    return n;
+}
+
+int driver_same(const char *a, const char *b) {
+    while (*a != 0 && *a == *b) {
+        a++, b++;
+    }
+    return *a == *b;
+}
+
+_Noreturn void driver_die(const char *first, ...) {
+    va_list rest;
+    va_start(rest, first);
+    for (const char *text = first; text != NULL; text = va_arg(rest, const char *)) {
+        raw(SYS_write, 2, (long)text, length(text), 0, 0, 0);
+    }
+    raw(SYS_write, 2, (long)"\n", 1, 0, 0, 0);
+    for (;;) {
+        raw(SYS_exit_group, 1, 0, 0, 0, 0, 0);
+    }
+}
+
+/* --- what packages ask of a C library --- */
+
+static void *host_mmap(void *at, size_t bytes, int protection, int flags, int file, off_t offset) {
+    long found = raw(SYS_mmap, (long)at, (long)bytes, protection, flags, file, offset);
+    return found < 0 && found > -4096 ? MAP_FAILED : (void *)found;
+}
+
+static int host_munmap(void *at, size_t bytes) {
+    return (int)raw(SYS_munmap, (long)at, (long)bytes, 0, 0, 0, 0);
+}
+
+static int host_mprotect(void *at, size_t bytes, int protection) {
+    return raw(SYS_mprotect, (long)at, (long)bytes, protection, 0, 0, 0) == 0 ? 0 : -1;
+}
+
+static int host_madvise(void *at, size_t bytes, int advice) {
+    return (int)raw(SYS_madvise, (long)at, (long)bytes, advice, 0, 0, 0);
+}
+
+/* Only the page size is ever asked for. 64 KiB is a multiple of every page size that Linux uses on these processors. */
+static long host_sysconf(int name) {
+    (void)name;
+    return 65536;
+}
+
+static long host_syscall(long number, long a, long b, long c, long d, long e, long f) {
+    return raw(number, a, b, c, d, e, f);
+}
+
+static int host_getpid(void) {
+    return (int)raw(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static int host_clock_gettime(clockid_t clock, struct timespec *now) {
+    return (int)raw(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+}
+
+static int host_nothing(void) {
+    return 0;
+}
+
+static int host_refuse(void) {
+    return 11;                              /* EAGAIN */
+}
+
+typedef void (*any_function)(void);
+
+void *driver_function(const char *name) {
+    static const struct {
+        const char *name;
+        any_function function;
+    } known[] = {
+        {"mmap", (any_function)host_mmap}, {"munmap", (any_function)host_munmap},
+        {"mprotect", (any_function)host_mprotect}, {"madvise", (any_function)host_madvise},
+        {"sysconf", (any_function)host_sysconf}, {"syscall", (any_function)host_syscall},
+        {"getpid", (any_function)host_getpid}, {"clock_gettime", (any_function)host_clock_gettime},
+        {"sigfillset", (any_function)host_nothing}, {"pthread_sigmask", (any_function)host_nothing},
+        {"pthread_detach", (any_function)host_nothing}, {"pthread_create", (any_function)host_refuse},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (driver_same(name, known[i].name)) {
+            return (void *)known[i].function;
+        }
+    }
+    return NULL;
+}
+
+/* --- files, memory, time --- */
+
+void *driver_memory(int64_t bytes) {
+    void *memory = host_mmap(NULL, (size_t)bytes + 1, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        driver_die("no memory", NULL);
+    }
+    return memory;
+}
+
+void driver_make_executable(void *memory, int64_t bytes) {
+    if (host_mprotect(memory, (size_t)bytes, PROT_READ | PROT_EXEC) != 0) {
+        driver_die("the system lets no code be loaded", NULL);
+    }
+}
+
+void *driver_map_file(const char *path, int64_t offset, int64_t *bytes) {
+    int file = (int)raw(SYS_openat, AT_FDCWD, (long)path, O_RDONLY, 0, 0, 0);
+    int64_t size = file < 0 ? -1 : raw(SYS_lseek, file, 0, 2, 0, 0, 0);
+    if (size < 0) {
+        driver_die(path, ": cannot be read", NULL);
+    }
+    if (*bytes < 0) {
+        *bytes = size - offset;
+    }
+    if (offset < 0 || *bytes < 0 || offset > size || *bytes > size - offset) {
+        driver_die(path, ": is shorter than it should be", NULL);
+    }
+    void *found = host_mmap(NULL, (size_t)*bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, offset);
+    if (found == MAP_FAILED) {
+        driver_die(path, ": cannot be mapped", NULL);
+    }
+    raw(SYS_close, file, 0, 0, 0, 0, 0);
+    return found;
+}
+
+int driver_create(const char *path) {
+    int file = (int)raw(SYS_openat, AT_FDCWD, (long)path, O_WRONLY | O_CREAT | O_TRUNC, 0600, 0, 0);
+    if (file < 0) {
+        driver_die(path, ": cannot be written", NULL);
+    }
+    return file;
+}
+
+void driver_write(int file, const void *data, int64_t bytes) {
+    for (const char *at = data; bytes > 0;) {
+        long done = raw(SYS_write, file, (long)at, bytes, 0, 0, 0);
+        if (done <= 0) {
+            driver_die("the results cannot be written", NULL);
+        }
+        at += done, bytes -= done;
+    }
+}
+
+int64_t driver_now(void) {
+    struct timespec now;
+    host_clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
