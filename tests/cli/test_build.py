@@ -183,3 +183,12 @@ def test_names_of_any_script_where_the_locale_knows_ascii_only(tmp_path: Path) -
         ended = subprocess.run([sys.executable, "-m", "meta_infer.cli.main", *arguments], env=ascii_only, cwd=folder,
                                capture_output=True)
         assert ended.returncode == 0, ended.stderr
+
+
+def test_a_package_that_differs_is_kept_and_shown(cli: Cli, tmp_path: Path) -> None:
+    model = write_model(tmp_path / "small.onnx")
+    ended = cli("build", "-m", model, "--tolerance", "1e-30")
+    assert ended.code == 9 and "error: verify:" in ended.err and (tmp_path / "small.bin").exists()
+    assert "first beyond" in ended.out and "canonicalize" in ended.out
+    ended = cli("build", "-m", model, "--tolerance", "1e-30", "--json")
+    assert ended.code == 9 and not all(row["passed"] for row in ended.json["comparisons"])

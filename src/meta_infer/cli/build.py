@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from meta_infer.cli.hardware import profile_names
 from meta_infer.cli.progress import step_names
 from meta_infer.cli.screen import note, show, show_json, warn
-from meta_infer.support.errors import UsageError
+from meta_infer.support.errors import UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from meta_infer.api import BuildResult
 
 
 def choices(field: str) -> list[str]:
@@ -87,23 +90,31 @@ def build(
         raise UsageError("is required", what="--model", hint="meta-infer build --model model.onnx")
     wanted = read_config(config, chosen) if config else make_config(chosen, COMMAND_LINE)
 
-    with step_names("build") as on_step:
-        from meta_infer import api
+    try:
+        with step_names("build") as on_step:
+            from meta_infer import api
 
-        result = api.build_from(wanted, Trace(on_step))
+            result = api.build_from(wanted, Trace(on_step))
+    except VerificationError as error:
+        if error.result is not None:
+            _show(error.result, details, as_json)
+        raise
+    if result.path is not None:
+        _show(result, details, as_json)
+        note(f"written: {result.path}")
+    elif as_json:
+        show_json({**result.report, "text": result.text})
+    else:
+        typer.echo(result.text)
 
-    if result.path is None:
-        if as_json:
-            show_json({**result.report, "text": result.text})
-        else:
-            typer.echo(result.text)
-        return
+
+def _show(result: BuildResult, details: bool, as_json: bool) -> None:
+    """Warnings, then the report as tables or JSON."""
+    from meta_infer.report.text import report_parts
+
     for warning in result.report.get("warnings", ()):
         warn(warning)
     if as_json:
         show_json(result.report)
     else:
-        from meta_infer.report.text import report_parts
-
         show(*report_parts(result.report, result.trace.steps, result.comparisons, details))
-    note(f"written: {result.path}")

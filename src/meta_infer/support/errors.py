@@ -6,6 +6,8 @@ The command line prints `str(error)` and exits with `exit_code`; no traceback re
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class MetaInferError(Exception):
     """Base of all errors caused by the user's input or machine.
@@ -79,9 +81,13 @@ class ToolchainError(MetaInferError):
 
 
 class VerificationError(MetaInferError):
-    """The package was built, but its results differ from the reference beyond tolerance."""
+    """The package was built, but its results differ from the reference beyond tolerance.
+
+    `result` is the BuildResult when a build raised it: the package is there, with its report.
+    """
 
     exit_code, layer = 9, "verify"
+    result: Any = None
 
 
 class InternalError(MetaInferError):
