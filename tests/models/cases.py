@@ -18,13 +18,33 @@ class Point:
 
 @dataclass(frozen=True)
 class ModelCase:
-    """`shape` is what `--shape` takes; `exact_dims` are the sizes at which a float64 run is affordable."""
+    """`shape` is what `--shape` takes; `exact_dims` are the sizes at which a float64 run is affordable.
+
+    A `long` case takes tens of seconds to compile and is left to --full.
+    """
 
     name: str
     points: tuple[Point, ...]
     shape: tuple[str, ...] = ()
     exact_dims: tuple[Mapping[str, int], ...] = ({},)
+    long: bool = False
 
+
+def _static(name: str, long: bool = False) -> ModelCase:
+    return ModelCase(name, (Point({}, 2),), long=long)
+
+
+def _sized(names: tuple[str, ...], *sizes: tuple[int, ...]) -> tuple[Point, ...]:
+    return tuple(Point(dict(zip(names, row, strict=True)), 2) for row in sizes)
+
+
+_REC = ("p2o_DynamicDimension_0", "p2o_DynamicDimension_1")
+_DET = ("p2o_DynamicDimension_1", "p2o_DynamicDimension_2")
+_CLS = ("x_d0", "x_d3")
+
+PPOCR_REC = ModelCase("ppocr_rec", _sized(_REC, (1, 32), (3, 333), (1, 960)), ("x=1..4,3,48,32..960",),
+                      (dict(zip(_REC, (1, 32), strict=True)),))
+EFFICIENTNET_LITE0 = _static("efficientnet_lite0_imagenet")
 
 _TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -40,5 +60,16 @@ CASES = (
     ModelCase("minilm_l6", (Point({"batch": 1, "seq": 1}), Point({"batch": 3, "seq": 37}),
                             Point({"batch": 8, "seq": 256}, 1)),
               tuple(f"{name}=1..8,1..256" for name in _TOKENS), ({"batch": 1, "seq": 1}, {"batch": 2, "seq": 9})),
+    _static("shufflenetv2_x1_0"),
+    _static("bert_mini_s128"),
+    _static("vit_tiny_patch16_224"),
+    EFFICIENTNET_LITE0,
+    PPOCR_REC,
+    ModelCase("ppocr_cls", _sized(_CLS, (1, 192), (3, 33), (4, 320)), ("x=1..4,3,48,32..320",),
+              ({"x_d0": 1, "x_d3": 64},), long=True),
+    ModelCase("ppocr_det", _sized(_DET, (320, 320), (960, 320), (512, 768), (960, 960)),
+              ("x=1,3,320..960:32,320..960:32",), (dict(zip(_DET, (320, 320), strict=True)),), long=True),
+    *(_static(name, long=True) for name in ("squeezenet1_1", "mobilenetv3_large", "efficientnet_b0", "convnext_atto",
+                                            "unet_small_256", "resnet50", "detector_320")),
 )
 """Small ones first, so that what is broken altogether shows early."""
