@@ -96,8 +96,9 @@ def _child(target: Target, state: Any, seeds: Iterable[int], folder: Path, pipe:
     trace = os.open(folder / "crash.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(quiet, 1)
     os.dup2(trace, 2)
-    sys.stdout = open(os.devnull, "w")
-    sys.stderr = open(os.devnull, "w")
+    # As the command line sets its streams up.
+    sys.stdout = open(os.devnull, "w", errors="backslashreplace")
+    sys.stderr = open(os.devnull, "w", errors="backslashreplace")
     faulthandler.enable(trace)
     for seed in seeds:
         kind, detail = one(target, state, seed, folder)
@@ -156,6 +157,9 @@ def _batch(target: Target, state: Any, seeds: list[int], folder: Path, failures:
     finally:
         os.close(reader)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if settled < len(seeds) and hung and len(seeds) > 1:
+        # On a busy machine a pause of all processes looks the same: a hang is one that happens again, alone.
+        return settled + _batch(target, state, [seeds[settled]], folder, failures, tally)
     if settled < len(seeds):
         kind = "hang" if hung else signal.Signals(-status).name if status < 0 else f"exit {status}"
         detail = (folder / "crash.txt").read_text(errors="replace")[-4000:]

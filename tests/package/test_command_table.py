@@ -111,6 +111,8 @@ class Machine:
 
     def loop(self, command: Loop) -> None:
         trips, done = int(self.at(command.trip_count)[0]), 0
+        if command.symbol:                                  # unknown until this loop ends, whatever it was before
+            self.k = K.hi
         going = not command.cond or bool(self.at(command.cond)[0])
         while done < trips and going:
             self.at(command.iteration)[0] = done

@@ -11,7 +11,7 @@ import typer
 
 from meta_infer.cli.run import PackageFile
 from meta_infer.cli.screen import show, show_json
-from meta_infer.support.errors import UsageError
+from meta_infer.support.errors import PackageError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -85,11 +85,15 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
         "package_bytes": file.stat().st_size, "weight_bytes": manifest["weight_bytes"],
         "arena_bytes": manifest["arena_bytes"], "threads": manifest["threads"] or "one per core",
         "producer": manifest["producer"], "format version": manifest["format_version"]}
-    figures |= package.json("report.json").get("figures", {})
+    report = package.json("report.json")
+    if not isinstance(report, dict) or not isinstance(report.get("figures", {}), dict):
+        raise PackageError("is not a report of this version", what=f"package {str(file)!r}, member 'report.json'",
+                           hint="build the package again")
+    figures |= report.get("figures", {})
     parts: list[RenderableType] = [Text(f"{file}: model {manifest['model']}", style="bold"), ""]
     for table in (tensors, figures_table(figures), targets, members):
         parts += [table, ""]
-    config = bytes(package.check("config.yaml")).decode().strip()
+    config = package.text("config.yaml").strip()
     return [*parts, "configuration of the build:", Text(config or json.dumps(None))]
 
 

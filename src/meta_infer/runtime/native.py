@@ -14,6 +14,12 @@ ARENA_MODES = {"": 0, "separate": 1, "poison": 2}
 class Error(Structure):
     _fields_ = [("code", c_int32), ("text", c_char * 508)]
 
+    @property
+    def message(self) -> str:
+        """The text; names in it come from the package and may be cut in the middle of a character."""
+        text: bytes = self.text
+        return text.decode(errors="backslashreplace")
+
 
 class Tensor(Structure):
     _fields_ = [("data", c_void_p), ("bytes", c_int64), ("rank", c_int32), ("reserved", c_int32),

@@ -83,9 +83,10 @@ class Package:
         try:
             manifest = json.loads(text)
             known = {MANIFEST, *manifest["members"]}
+            if not all(isinstance(row["sha256"], str) for row in manifest["members"].values()):
+                raise TypeError("a checksum is no text")
             self.inputs, self.outputs = _tensors(manifest["inputs"]), _tensors(manifest["outputs"])
-            self.targets = tuple(Target(t["isa"], t["architecture"], t["device"], frozenset(t["features"]), t["code"],
-                                        t["plan"], t["weights"], t["debug"]) for t in manifest["targets"])
+            self.targets = tuple(map(_target, manifest["targets"]))
             self.symbols = {str(name): _limits(limits) for name, limits in manifest["symbols"].items()}
             _check_dims((*self.inputs, *self.outputs), self.symbols)
             for field in ("weight_bytes", "arena_bytes", "format_version", "threads"):
@@ -168,6 +169,14 @@ def _tensors(rows: Sequence[Mapping[str, Any]]) -> tuple[Tensor, ...]:
         if not isinstance(tensor.name, str) or not all(isinstance(dim, int | str) for dim in tensor.shape):
             raise TypeError(f"shape of {tensor.name!r}")
     return found
+
+
+def _target(row: Mapping[str, Any]) -> Target:
+    texts = {field: row[field] for field in ("isa", "architecture", "device", "code", "plan", "weights", "debug")}
+    features = row["features"]
+    if not isinstance(features, list) or not all(isinstance(text, str) for text in (*texts.values(), *features)):
+        raise TypeError(f"target {str(row)[:80]}")
+    return Target(features=frozenset(features), **texts)
 
 
 def _limits(limits: Mapping[str, Any]) -> dict[str, int]:

@@ -84,7 +84,7 @@ class Session:
         if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
                                                      ctypes.byref(error)) != native.OK:
             self._library.close()
-            raise PackageError(error.text.decode(), what=what, hint=_CREATE_HINTS.get(error.code, "build it again"))
+            raise PackageError(error.message, what=what, hint=_CREATE_HINTS.get(error.code, "build it again"))
         self.info = native.Info()
         self._library.functions.mi_session_describe(self._handle, ctypes.byref(self.info))
         if (self.info.inputs, self.info.outputs) != (len(self._inputs), len(self._outputs)):
@@ -202,7 +202,7 @@ class Session:
 
     def _check(self, code: int, error: native.Error) -> None:
         if code != native.OK:
-            raise _ERRORS.get(code, InputError)(error.text.decode(), what=f"model {self.package.model!r}")
+            raise _ERRORS.get(code, InputError)(error.message, what=f"model {self.package.model!r}")
 
     # --- ending ---------------------------------------------------------------------------------------------
 
