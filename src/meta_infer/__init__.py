@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from meta_infer.api import build as build
-    from meta_infer.api import compare as compare
+    from meta_infer.checking import compare as compare
     from meta_infer.runtime.session import load as load
     from meta_infer.support.errors import MetaInferError as MetaInferError
 
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "load": "meta_infer.runtime.session",
     "build": "meta_infer.api",
-    "compare": "meta_infer.api",
+    "compare": "meta_infer.checking",
     "MetaInferError": "meta_infer.support.errors",
 }
 

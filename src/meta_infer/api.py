@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from meta_infer.backends.registry import backend_for
-from meta_infer.build_config import BuildConfig, make_config, stored_config
+from meta_infer.build_config import BuildConfig, make_config
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
@@ -20,7 +20,7 @@ from meta_infer.ir.program_text import print_plan, print_program
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
-from meta_infer.package.format import CONFIG, TestVector
+from meta_infer.package.format import TestVector
 from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
@@ -33,23 +33,13 @@ from meta_infer.report.build_report import (
     note_requests,
     target_of,
 )
-from meta_infer.runtime.reader import Package
-from meta_infer.runtime.session import load
 from meta_infer.search.default_plan import default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
 from meta_infer.support.collector import rare_collections
-from meta_infer.support.errors import UsageError
+from meta_infer.support.errors import VerificationError
 from meta_infer.support.trace import Trace
-from meta_infer.verify.compare import TOLERANCE, TensorComparison
-from meta_infer.verify.package_check import (
-    CompareResult,
-    compare_package,
-    compare_recorded,
-    make_vector,
-    read_arrays,
-    require_equal,
-    verify_package,
-)
+from meta_infer.verify.compare import TensorComparison
+from meta_infer.verify.package_check import make_vector, require_equal, verify_package
 
 
 @dataclass(frozen=True)
@@ -136,7 +126,11 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
             figures |= {"outputs_compared": len(found), "worst_relative": worst.distance.relative}
         comparisons += found
         report["comparisons"] = comparison_rows(comparisons)
-        require_equal(found, f"package {config.package_path}, target {host.isa}")
+        try:
+            require_equal(found, f"package {config.package_path}, target {host.isa}")
+        except VerificationError as error:
+            error.result = BuildResult(config.package_path, report, trace, comparisons)
+            raise
     return BuildResult(config.package_path, report, trace, comparisons)
 
 
@@ -177,26 +171,6 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
     if config.stop_after == "compile":
         return f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}"
     return BuiltTarget(host, plan, CompiledTarget(program, memory, artifact))
-
-
-def compare(package: str | Path, model: str | Path | None = None, *, reference: str | Path | None = None,
-            layers: bool = False, samples: int = 3, seed: int = 0, tolerance: float = TOLERANCE,
-            threads: int | None = None, target: str | None = None) -> CompareResult:
-    """Compare a package with ONNX Runtime on its model, or with tensors recorded in an .npz (`reference`).
-
-    `model` defaults to the file that the package was built from, `target` to the best one for this machine. Raises
-    UsageError when that file is gone.
-    """
-    package = Path(package)
-    if reference is not None:
-        with load(package, threads=threads, target=target) as session:
-            return compare_recorded(session, read_arrays(Path(reference)), tolerance)
-    config = stored_config(bytes(Package(package).member(CONFIG)).decode(), f"package {package}")
-    path = Path(model) if model is not None else config.model
-    if not path.exists():
-        raise UsageError("does not exist", what=f"model {path}", hint="give the ONNX file with --model")
-    return compare_package(package, path, shape=config.shape, layers=layers, samples=samples, seed=seed,
-                           tolerance=tolerance, threads=threads, target=target)
 
 
 def _stopped(text: str, trace: Trace) -> BuildResult:

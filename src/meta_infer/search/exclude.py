@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Variant
-from meta_infer.kernels.registry import KERNELS
+from meta_infer.kernels import registry
 from meta_infer.search.default_plan import Variants
 from meta_infer.support.errors import UsageError
 
 
 def check_kernel_names(names: Iterable[str]) -> None:
     """Raises UsageError for a name that is no 'KERNEL' or 'KERNEL/VARIANT', with the nearest kernel."""
-    known = [kernel.name for kernel in KERNELS]
+    known = [kernel.name for kernel in registry.KERNELS]
     for name in names:
         kernel = name.partition("/")[0]
         if kernel not in known:
