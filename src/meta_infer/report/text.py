@@ -31,9 +31,13 @@ def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: 
     """What `build` prints: steps with their times, figures, the comparison; with `details` every group."""
     parts: list[RenderableType] = [Text(f"{report['model']} for {report['hardware']}", style="bold"), ""]
     parts += [steps_table(steps), ""]
-    if details:
-        parts += [groups_table(report["groups"]), ""]
-    parts += [figures_table(report["figures"]), ""]
+    others = report.get("other_targets", ())
+    for target in (report, *others):
+        if others:
+            parts += [Text(f"target {target['isa']}", style="bold")]
+        if details:
+            parts += [groups_table(target["groups"]), ""]
+        parts += [figures_table(target["figures"]), ""]
     if comparisons:
         worst = sorted(comparisons, key=lambda c: -c.distance.relative)[:MOST_ROWS]
         parts += [comparison_table(worst), LEGEND]
