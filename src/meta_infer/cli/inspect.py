@@ -84,15 +84,15 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
     figures: dict[str, Any] = {
         "package_bytes": file.stat().st_size, "weight_bytes": manifest["weight_bytes"],
         "arena_bytes": manifest["arena_bytes"], "threads": manifest["threads"] or "one per core",
-        "producer": manifest["producer"], "format version": manifest["format_version"]}
-    report = package.json("report.json")
-    if not isinstance(report, dict) or not isinstance(report.get("figures", {}), dict):
-        raise PackageError("is not a report of this version", what=f"package {str(file)!r}, member 'report.json'",
-                           hint="build the package again")
-    figures |= report.get("figures", {})
-    parts: list[RenderableType] = [Text(f"{file}: model {manifest['model']}", style="bold"), ""]
-    for table in (tensors, figures_table(figures), targets, members):
-        parts += [table, ""]
+        "producer": package.producer, "format version": manifest["format_version"]}
+    try:
+        table = figures_table(figures | package.json("report.json").get("figures", {}))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise PackageError(f"is not a report of this version: {error!r}", hint="build the package again",
+                           what=f"package {str(file)!r}, member 'report.json'") from error
+    parts: list[RenderableType] = [Text(f"{file}: model {package.model}", style="bold"), ""]
+    for part in (tensors, table, targets, members):
+        parts += [part, ""]
     config = package.text("config.yaml").strip()
     return [*parts, "configuration of the build:", Text(config or json.dumps(None))]
 

@@ -93,7 +93,7 @@ class Package:
                 if not isinstance(manifest[field], int) and (field, manifest[field]) != ("threads", None):
                     raise TypeError(f"{field} is {str(manifest[field])[:80]}")
             self.threads: int | None = manifest["threads"]
-            self.model = str(manifest["model"])
+            self.model, self.producer = str(manifest["model"]), str(manifest["producer"])
         except (ValueError, KeyError, TypeError, AttributeError, SyntaxError, OverflowError, RecursionError,
                 MemoryError) as error:
             self._fail(f"is not a manifest of format {FORMAT_VERSION}: {error!r}", MANIFEST)
