@@ -14,33 +14,31 @@ once per step for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Type, const, intrin, maximum, minimum
+from meta_infer.ir.loop import Buffer, Expr, const, minimum
 from meta_infer.ir.shapes import Dim, product
-from meta_infer.kernels.gemm import GEMM
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply, pack_panels
+from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
+from meta_infer.kernels.recurrent import (
+    ACTIVATIONS,
+    GATES_OF_X,
+    SEQUENCES,
+    begin_state,
+    end_state,
+    input_bias,
+    input_product,
+    pack_recurrent,
+)
 from meta_infer.support.dtypes import FLOAT32, FLOAT64, DType
 
 GATES = 4
 # Sequences of a register tile: two times four accumulators leave registers for the panel, three do not.
 ROWS = 2
-# Sequences of a chunk, which share what streams from cache.
-SEQUENCES = 6
-_GATES, _RECURRENT = "temp:gates", "packed:recurrent"
-
-ACTIVATIONS: Mapping[str, Callable[[Expr], Expr]] = {
-    "Sigmoid": lambda x: intrin("sigmoid", x),
-    "Tanh": lambda x: intrin("tanh", x),
-    "Relu": lambda x: maximum(x, 0.0),
-}
+_RECURRENT = "packed:recurrent"
 _DEFAULT = ("Sigmoid", "Tanh", "Tanh")
 
 
@@ -97,46 +95,16 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
                   flops=weights * problem.steps * problem.batch * 2)
 
 
-def _by_units(matrix: np.ndarray, lanes: int) -> np.ndarray:
-    """[directions, 4 * hidden, K] -> [directions, K, blocks * 4 * lanes]: gates of `lanes` units side by side."""
-    directions, rows, depth = matrix.shape
-    hidden = rows // GATES
-    blocks = -(-hidden // lanes)
-    padded = np.zeros((directions, GATES, blocks * lanes, depth), matrix.dtype)
-    padded[:, :, :hidden] = matrix.reshape(directions, GATES, hidden, depth)
-    split = padded.reshape(directions, GATES, blocks, lanes, depth).transpose(0, 4, 2, 1, 3)
-    return split.reshape(directions, depth, blocks * GATES * lanes)
-
-
-def _input_product(group: Group, problem: Problem, lanes: int, profile: Profile) -> Lowering:
-    """x [steps * batch, inputs] times W, plus both biases, as a Gemm of its own."""
-    anchor, dtype = group.anchor, problem.dtype
-    weights = np.concatenate(list(_by_units(group.constants[anchor.inputs[1]], lanes)), axis=1)
-    bias = np.zeros((problem.directions, GATES * problem.hidden), weights.dtype)
-    if len(anchor.inputs) > 3 and anchor.inputs[3]:
-        bias = group.constants[anchor.inputs[3]].reshape(problem.directions, 2, -1).sum(axis=1)
-    bias = _by_units(bias[:, :, None], lanes).reshape(-1)
-    rows = product((problem.steps, problem.batch))
-    names = (problem.x, "packed:input", "packed:bias")
-    values = {problem.x: Value(problem.x, dtype, (rows, problem.inputs)),
-              names[1]: Value(names[1], dtype, weights.shape), names[2]: Value(names[2], dtype, bias.shape),
-              _GATES: Value(_GATES, dtype, (rows, weights.shape[1]))}
-    node = Node("Gemm", names, (_GATES,), origins=anchor.origins)
-    gemm = Group(node, names, (_GATES,), values, {names[1]: weights, names[2]: bias})
-    (variant,) = GEMM.variants(gemm, profile)
-    lowering = GEMM.lower(gemm, variant, dict.fromkeys((*names, _GATES), PLAIN), profile)
-    return replace(lowering, packed={**lowering.packed, names[2]: bias})
-
-
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     problem = _problem(group)
     assert problem is not None, "no variant was offered for this group"
     tile = Tile(problem.dtype, profile.lanes(problem.dtype), GATES, ROWS)
-    projection = _input_product(group, problem, tile.lanes, profile)
-    recurrent = np.stack([pack_panels(side, tile.columns)
-                          for side in _by_units(group.constants[group.anchor.inputs[2]], tile.lanes)])
+    names = [*group.anchor.inputs, "", ""]
+    projection = input_product(group, names[1], input_bias(group, names[3], GATES), GATES, tile.lanes, profile)
+    recurrent = pack_recurrent(group.constants[names[2]], GATES, tile)
     rows = product((problem.steps, problem.batch))
-    gates = Temp(_GATES, problem.dtype, (rows, problem.directions * tile.panels(GATES * problem.hidden) * tile.columns))
+    width = problem.directions * tile.panels(GATES * problem.hidden) * tile.columns
+    gates = Temp(GATES_OF_X, problem.dtype, (rows, width))
     call = _recurrence(problem, tile)
     return Lowering((*projection.calls, call), {**projection.packed, _RECURRENT: recurrent}, (gates,))
 
@@ -161,7 +129,7 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
     b = Builder("lstm")
     blocks = -(-problem.hidden // tile.lanes)
     width = blocks * tile.lanes
-    names = [_GATES, _RECURRENT, problem.h0, problem.c0, problem.y, problem.y_h, problem.y_c]
+    names = [GATES_OF_X, _RECURRENT, problem.h0, problem.c0, problem.y, problem.y_h, problem.y_c]
 
     def optional(make: Callable[[str, DType], Buffer], stem: str, name: str) -> Buffer | None:
         return make(stem, problem.dtype) if name else None
@@ -180,7 +148,8 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
         first = b.let(part * batch // parts, "first")
         size = b.let((part + 1) * batch // parts - first, "size")
         row0 = b.let(side * batch + first, "row0")                       # in [directions, batch]
-        _exchange(b, problem, tile, size, row0, ((state.h0, state.h), (state.c0, state.c)), start=True)
+        begin_state(b, problem.hidden, tile, size, row0, state.h0, state.h)
+        begin_state(b, problem.hidden, tile, size, row0, state.c0, state.c)
         with b.loop(0, steps, 1, "step") as step:
             backward = const(1) if problem.reverse else side
             t = b.let(step + backward * (steps - 1 - step * 2), "t")
@@ -189,30 +158,12 @@ def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
                 by_rows(b, tile, some, lambda rows: _step(
                     b, problem, tile, state, rows, row, side, sequence, batch, step, t, block, blocks))
         last = b.let(steps % 2 * (SEQUENCES * width), "last")
-        _exchange(b, problem, tile, size, row0, ((state.y_h, state.h), (state.y_c, state.c)), start=False, h_at=last)
+        if state.y_h is not None:
+            end_state(b, problem.hidden, tile, size, row0, state.y_h, state.h, last)
+        if state.y_c is not None:
+            end_state(b, problem.hidden, tile, size, row0, state.y_c, state.c, const(0))
     func, dims = b.finish()
     return KernelCall(func, tuple(name for name in names if name), dims)
-
-
-def _exchange(b: Builder, problem: Problem, tile: Tile, size: Expr, row0: Expr,
-              pairs: tuple[tuple[Buffer | None, Buffer], ...], start: bool, h_at: Expr | None = None) -> None:
-    """Copy states [directions, batch, hidden] into the chunk's memory (zeros where absent), or back at the end."""
-    hidden, lanes = problem.hidden, tile.lanes
-    width = -(-hidden // lanes) * lanes
-    for i, (outside, inside) in enumerate(pairs):
-        if outside is None and not start:
-            continue
-        offset = h_at if h_at is not None and i == 0 else const(0)
-        with b.loop(0, size, 1, "r") as r:
-            for unit in range(0, width, lanes):
-                count = None if unit + lanes <= hidden else const(hidden - unit)
-                here, there = offset + r * width + unit, (row0 + r) * hidden + unit
-                if not start:
-                    b.store(outside, there, b.load(inside, here, lanes), count)          # type: ignore[arg-type]
-                elif outside is None:
-                    b.store(inside, here, const(0, Type(problem.dtype, lanes)))
-                else:
-                    b.store(inside, here, b.load(outside, there, lanes, count))
 
 
 def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, row: Expr, side: Expr, first: Expr,

@@ -16,6 +16,7 @@ from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.global_pool import GLOBAL_POOL
+from meta_infer.kernels.gru import GRU
 from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.layer_norm import LAYER_NORM
 from meta_infer.kernels.lstm import LSTM
@@ -46,6 +47,7 @@ KERNELS: tuple[Kernel, ...] = (
     REDUCE,
     ARG_REDUCE,
     LSTM,
+    GRU,
     ELEMENTWISE,
     TRANSPOSE,
     CONCAT,

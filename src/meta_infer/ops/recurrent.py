@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.activation import sigmoid
 from meta_infer.ops.attrs import Attrs, int_of, text_of, texts_of
@@ -37,18 +37,21 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
-    """Y [steps, directions, batch, hidden], Y_h and Y_c [directions, batch, hidden]."""
+def check_shapes(ctx: InferContext, gates: int, states: Mapping[int, str]) -> tuple[Shape, int, int]:
+    """(shape of x, directions, hidden size) of a recurrent node with so many gates.
+
+    `states` names the operands that hold initial states. Raises ShapeError for operands that do not fit.
+    """
     x = ctx.input(0)
     hidden = int_of(ctx.node.attrs, "hidden_size")
     directions = 2 if text_of(ctx.node.attrs, "direction", "forward") == "bidirectional" else 1
     if len(x.shape) != 3:
         raise ShapeError(f"input {text(x.shape)} should be [steps, batch, features]")
-    steps, batch, features = x.shape
+    _, batch, features = x.shape
     wanted: list[tuple[int, str, tuple[Dim, ...]]] = [
-        (1, "W", (directions, 4 * hidden, features)), (2, "R", (directions, 4 * hidden, hidden)),
-        (3, "B", (directions, 8 * hidden)), (5, "initial_h", (directions, batch, hidden)),
-        (6, "initial_c", (directions, batch, hidden))]
+        (1, "W", (directions, gates * hidden, features)), (2, "R", (directions, gates * hidden, hidden)),
+        (3, "B", (directions, 2 * gates * hidden)),
+        *((i, name, (directions, batch, hidden)) for i, name in states.items())]
     for i, name, shape in wanted:
         found = ctx.input(i) if i < 3 else ctx.optional(i)
         if found is None:
@@ -60,8 +63,15 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
                 same_dim(a, b)
         except ShapeError as error:
             raise ShapeError(f"{name} {text(found.shape)} should be {text(shape)}: {error}") from None
-    state = TensorType(x.dtype, (directions, batch, hidden))
-    return TensorType(x.dtype, (steps, directions, batch, hidden)), state, state
+    return x.shape, directions, hidden
+
+
+def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
+    """Y [steps, directions, batch, hidden], Y_h and Y_c [directions, batch, hidden]."""
+    (steps, batch, _), directions, hidden = check_shapes(ctx, 4, {5: "initial_h", 6: "initial_c"})
+    dtype = ctx.input(0).dtype
+    state = TensorType(dtype, (directions, batch, hidden))
+    return TensorType(dtype, (steps, directions, batch, hidden)), state, state
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
@@ -100,43 +110,51 @@ def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """`layout` exists since 14. Sequence lengths are fine when they all equal the number of steps."""
     direction = attr_text(node, "direction", "forward")
-    if attr_int(node, "layout"):
-        raise unsupported(node, "layout 1 (batch first)", "export with layout 0 and a Transpose around it")
+    check_plain(node)
     if attr_int(node, "input_forget"):
         raise unsupported(node, "input_forget", "export with separate input and forget gates")
-    if node.attrs.get("clip") is not None:
-        raise unsupported(node, "clip of the cell", "export without clip")
     if present(node, 7):
         raise unsupported(node, "peephole weights P", "export without peepholes")
     if present(node, 4):
-        _check_lengths(node, ctx)
+        check_lengths(node, ctx)
     inputs = ["" if i == 4 else name for i, name in enumerate(node.inputs)]
-    return (core_node(node, "LSTM", inputs, node.outputs, hidden_size=_hidden_size(node, ctx), direction=direction,
-                      activations=_activations(node, 2 if direction == "bidirectional" else 1)),)
+    names = activations_of(node, DEFAULT_ACTIVATIONS * (2 if direction == "bidirectional" else 1))
+    return (core_node(node, "LSTM", inputs, node.outputs, hidden_size=hidden_size_of(node, ctx), direction=direction,
+                      activations=names),)
 
 
-def _check_lengths(node: OnnxNode, ctx: ImportContext) -> None:
+def check_plain(node: OnnxNode) -> None:
+    """Raises UnsupportedError for forms that LSTM and GRU share and no kernel has."""
+    if attr_int(node, "layout"):
+        raise unsupported(node, "layout 1 (batch first)", "export with layout 0 and a Transpose around it")
+    if node.attrs.get("clip") is not None:
+        raise unsupported(node, "clip of the cell", "export without clip")
+
+
+def check_lengths(node: OnnxNode, ctx: ImportContext) -> None:
+    """Raises UnsupportedError for sequence lengths (operand 4) other than the number of steps."""
     known, steps = ctx.known(node.inputs[4]), shape_of(node, ctx)[0]
     if known is None or not all(int(n) == steps for n in known.reshape(-1)):
         raise unsupported(node, "sequence_lens that differ from the number of steps",
                           "run sequences of one length, without padding")
 
 
-def _hidden_size(node: OnnxNode, ctx: ImportContext) -> int:
+def hidden_size_of(node: OnnxNode, ctx: ImportContext) -> int:
+    """The attribute, else the size that R has."""
     size = node.attrs.get("hidden_size") or shape_of(node, ctx, 2)[-1]
     if not isinstance(size, int):
         raise unsupported(node, f"hidden size {size} is dynamic", "give hidden_size")
     return size
 
 
-def _activations(node: OnnxNode, directions: int) -> tuple[str, ...]:
+def activations_of(node: OnnxNode, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of all activations, of both directions, as this module spells them. Raises UnsupportedError."""
     given = node.attrs.get("activations")
-    names = tuple(str(n) for n in given) if isinstance(given, (tuple, list)) and given else (
-        DEFAULT_ACTIVATIONS * directions)
+    names = tuple(str(n) for n in given) if isinstance(given, (tuple, list)) and given else default
     by_lower = {name.lower(): name for name in ACTIVATIONS}
     unknown = [n for n in names if n.lower() not in by_lower]
-    if unknown or len(names) != 3 * directions:
-        raise unsupported(node, f"activations {names}", f"use {', '.join(ACTIVATIONS)}, three per direction")
+    if unknown or len(names) != len(default):
+        raise unsupported(node, f"activations {names}", f"use {', '.join(ACTIVATIONS)}, {len(default)} in all")
     return tuple(by_lower[n.lower()] for n in names)
 
 

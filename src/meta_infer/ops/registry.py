@@ -18,6 +18,7 @@ from meta_infer.ops import (
     elementwise_unary,
     expand,
     gather,
+    gru,
     identity,
     matmul,
     normalization,
@@ -64,6 +65,7 @@ OPS: tuple[OpDef, ...] = (
     *cum_sum.OPS,
     *trilu.OPS,
     *recurrent.OPS,
+    *gru.OPS,
     *control_flow.OPS,
 )
 

@@ -2,7 +2,7 @@
 
 Groups come in topological order. First every heavy anchor takes the elementwise ops after it (fuse_epilogue.py),
 then the lighter anchors, then elementwise ops group among themselves (fuse_elementwise.py). All else, views,
-shape-changing ops, LSTM and control flow, stands alone.
+shape-changing ops, LSTM, GRU and control flow, stands alone.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ _SYNONYMS = {
     "LayerNormalization": ("layer_normalization", "layer_norm", "layernorm"),
     "Clip": ("clip", "relu6"),
     "LSTM": ("lstm",),
+    "GRU": ("gru",),
 }
 
 

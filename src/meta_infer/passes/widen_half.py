@@ -19,7 +19,7 @@ from meta_infer.passes.rewrite import Edit, apply_rule
 from meta_infer.support.dtypes import FLOAT16, FLOAT32
 
 WIDENED = frozenset({
-    "Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "Softmax", "LogSoftmax", "LayerNormalization",
+    "Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "Softmax", "LogSoftmax", "LayerNormalization",
     "InstanceNormalization", "BatchNormalization", "AveragePool", "GlobalAveragePool", "Resize", "CumSum", "ReduceSum",
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
     "ReduceLogSumExp",
