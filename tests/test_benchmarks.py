@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "latency.py"
 QUICK = ("--rounds", "2", "--seconds", "0")
 
@@ -32,3 +34,13 @@ def test_mistakes_are_named_and_the_rest_is_measured() -> None:
     assert "nothing.onnx: nothing.onnx does not exist" in done.stderr
     assert "--dim betch: no model has a dynamic dimension of this name" in done.stderr
     assert "| digits | batch 1 | 1 |" in done.stdout
+
+
+@pytest.mark.parametrize(("script", "arguments", "columns"), [
+    ("load.py", ("digits", "--rounds", "1", "--markdown"), 8), ("busy.py", ("digits", *QUICK), 5)])
+def test_the_other_benchmarks_print_their_tables(script: str, arguments: tuple[str, ...], columns: int) -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT.with_name(script)), *arguments], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| digits |")]
+    assert rows and all(row.count("|") == columns + 1 for row in rows)
