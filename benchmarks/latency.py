@@ -1,5 +1,6 @@
 """Latency of whole models, side by side with ONNX Runtime: one process, taking turns.
 
+    python benchmarks/latency.py --threads 1 2 --markdown                # all real models, as in docs/benchmarks.md
     python benchmarks/latency.py resnet18 mobilenetv2 minilm_l6 --threads 1 2 --dim batch=1 --dim seq=16,128
     python benchmarks/latency.py path/to/model.onnx --shape x=1,3,32..640,32..640 --dim x_d2=224 --dim x_d3=224
 
@@ -25,6 +26,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.models.cases import CASES, REAL
 from tests.real_models import ModelMissing, find_model
 
 from meta_infer import __version__, api
@@ -41,6 +43,7 @@ from meta_infer.verify.metrics import distance
 from meta_infer.verify.reference import reference_session, run_reference
 from meta_infer.verify.samples import random_inputs
 
+KNOWN = {case.name: case for case in CASES}
 DIGITS = Path(api.__file__).resolve().parent / "demo" / "digits.onnx"
 USUAL = 128
 """The size of a dynamic dim that is no batch, where its range has it and --dim does not say."""
@@ -154,18 +157,21 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
     """Rows of all models, and whether all of them could be compared."""
     cache = read_switches().cache / "benchmarks"
     cache.mkdir(parents=True, exist_ok=True)
-    shapes, given = tuple(options.shape), parse_dims(options.dim)
+    given = parse_dims(options.dim)
     rows: list[Row] = []
     unused, complete = set(given), True
     for name in options.models:
         try:
             model = find(name, cache)
+            known = KNOWN.get(name)
+            shapes = tuple(options.shape) or (known.shape if known is not None else ())
+            sizes = {**known.usual, **given} if known is not None else given
             package = cache / f"{model.stem}.bin"
             print(f"{name}: building", file=sys.stderr)
             api.build(model, output=package, shape=shapes, verify=False)
             graph = import_model(model, dict(map(parse_shape_spec, shapes)))
             unused -= set(graph.input_symbols)
-            for dims, threads in itertools.product(points(graph.input_symbols, given), options.threads):
+            for dims, threads in itertools.product(points(graph.input_symbols, sizes), options.threads):
                 rows.append(compare(model, package, graph, dims, threads, options.rounds, options.seconds))
                 print(f"{name}: {' '.join(cells(rows[-1])[1:])}", file=sys.stderr)
         except (MetaInferError, ModelMissing) as error:
@@ -178,7 +184,7 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", help="ONNX files, or names")
+    parser.add_argument("models", nargs="*", default=list(REAL), help="ONNX files, or names; all real models if none")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of both sides; several make several rows")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--seconds", type=float, default=8.0, help="time for one row, building not counted")

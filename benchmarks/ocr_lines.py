@@ -65,8 +65,8 @@ def main() -> int:
                 print(f"{line.text!r} in {line.font} {line.size}: {texts[0]!r}, ONNX Runtime reads {texts[1]!r}")
     widths = sorted(line.image.shape[3] for line in lines)
     fonts, sizes = {line.font for line in lines}, {line.size for line in lines}
-    print(f"{len(lines)} lines in {len(fonts)} fonts and {len(sizes)} sizes, {len(set(widths))} widths from {widths[0]} "
-          f"to {widths[-1]}")
+    print(f"{len(lines)} lines in {len(fonts)} fonts and {len(sizes)} sizes, {len(set(widths))} widths, {widths[0]} to "
+          f"{widths[-1]}")
     print(f"{same} read as ONNX Runtime reads them, {right} right; largest relative difference {worst:.1e}")
     print(", ".join(f"{name} {total:.1f} s" for name, total in seconds.items()))
     return 0 if same == len(lines) else 1

@@ -16,7 +16,8 @@ _FONTS = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif", "Dej
           "LiberationSans-Regular", "LiberationSerif-Regular", "LiberationMono-Regular")
 _SIZES = (14, 18, 24, 32, 40, 56)
 _WORDS = ("invoice", "Total", "Zurich", "receipt", "No.", "tax", "the", "quick", "brown", "Fox", "jumps", "over",
-          "LAZY", "dog", "Street", "shipping", "date", "PAID", "order", "net", "x", "I", "of", "e-mail", "100%", "(copy)")
+          "LAZY", "dog", "Street", "shipping", "date", "PAID", "order", "net", "x", "I", "of", "e-mail", "100%",
+          "(copy)")
 
 
 class FontsMissing(Exception):
