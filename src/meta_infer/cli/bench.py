@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from meta_infer.cli.run import Dims, InputFiles, PackageFile, RandomInputs, Seed, Threads
+from meta_infer.cli.run import Dims, InputFiles, PackageFile, RandomInputs, Seed, TargetName, Threads
 from meta_infer.cli.screen import show, show_json
 from meta_infer.support.errors import UsageError
 
@@ -17,6 +17,7 @@ FIGURES = ("min", "mean", "p50", "p90", "p99", "max")
 def bench(
     package: PackageFile,
     threads: Threads = None,
+    target: TargetName = None,
     warmup: Annotated[int, typer.Option(help="Runs before timing begins.", min=0)] = 5,
     iterations: Annotated[int | None, typer.Option(help="Time this many runs.", min=1,
                                                    show_default="as many as fit --duration")] = None,
@@ -39,15 +40,15 @@ def bench(
 
     if iterations is not None and duration is not None:
         raise UsageError("cannot be combined", what="--iterations and --duration", hint="give one of them")
-    with load(package, threads=threads) as session:
+    with load(package, threads=threads, target=target) as session:
         feeds, _ = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         times = timed_runs(lambda: session.run(None, feeds), warmup, iterations,
                            DURATION if duration is None else duration)
-        used = session.threads
+        used, isa = session.threads, session.target.isa
     latency, peak = summarize(times), peak_rss_bytes()
     shapes = {name: list(a.shape) for name, a in feeds.items()}
     if as_json:
-        show_json({"package": str(package), "threads": used, "warmup": warmup, "inputs": shapes,
+        show_json({"package": str(package), "threads": used, "target": isa, "warmup": warmup, "inputs": shapes,
                    "latency_seconds": {key: getattr(latency, key) for key in FIGURES},
                    "runs": latency.count, "runs_per_second": latency.per_second, "peak_rss_bytes": peak})
         return

@@ -155,8 +155,12 @@ static int32_t reserve_buffers(mi_session *s, mi_error *error) {
 /* Read every page, and write those of our own, so that the system provides them now. */
 static void touch(const mi_session *s) {
     size_t page = mi_os_page_bytes();
-    for (size_t i = 0; i < s->plan.header->constant_bytes; i += page) {
-        (void)*(const volatile unsigned char *)(s->constants + i);
+    for (uint32_t k = 0; k < s->plan.header->buffers; k++) {     /* other targets' constants lie among them: not those */
+        const mi_plan_buffer *b = &s->plan.buffers[k];
+        uint64_t end = b->kind == MI_CONST && b->parent == MI_NONE ? b->offset + b->capacity : 0;
+        for (uint64_t i = b->offset / page * page; i < end; i += page) {
+            (void)*(const volatile unsigned char *)(s->constants + i);
+        }
     }
     for (size_t i = 0; s->arena != NULL && i < s->plan.header->arena_bytes; i += page) {
         *(volatile unsigned char *)(s->arena + i) = 0;
