@@ -94,3 +94,13 @@ def test_dynamic_buffers_take_their_upper_bound() -> None:
     width = Symbol("W", 32, 960)
     program = _program({"a": BufferDecl("a", FLOAT32, (2, width.dim), "temp")}, (Fill("a", 0),))
     assert plan_memory(program).sizes["ram"] == 2 * 960 * 4
+
+
+def test_rounds_close_a_gap_that_every_order_leaves() -> None:
+    """Lives (first, last) and sizes in lines of 64 bytes for which placing in one order needs 10 lines, not 9."""
+    lives = {"a": (1, 3, 5), "b": (2, 0, 3), "c": (4, 6, 8), "d": (3, 3, 6), "e": (2, 1, 4), "f": (2, 4, 6)}
+    buffers = {name: _temp(name, lines * 16) for name, (lines, _, _) in lives.items()}
+    commands = tuple(Call("k", tuple(n for n, (_, first, last) in lives.items() if first <= at <= last))
+                     for at in range(9))
+    plan = plan_memory(_program(buffers, commands))
+    assert plan.sizes["ram"] == plan.lower_bounds["ram"] == 9 * 64

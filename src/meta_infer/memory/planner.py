@@ -1,8 +1,9 @@
 """Places buffers in one arena per memory space.
 
 Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
-buffer first, at the lowest offset where it meets no buffer that is live at the same time. A second order, by first
-use, is tried as well and the smaller arena wins; both are deterministic.
+buffer first, at the lowest offset where it meets no buffer that is live at the same time. Orders by first use and by
+life time are tried as well and the smallest arena wins. While it is above the lower bound, the buffer that reaches
+highest is placed first and all others again, some rounds long. All of it is deterministic.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from meta_infer.ir.shapes import upper
 from meta_infer.memory.liveness import LiveRange, live_ranges
 
 ALIGNMENT = 64
+# Bounds of the rounds spent on an arena above its lower bound: placing takes the square of the number of buffers.
+_MOST_ROUNDS, _MOST_PLACED = 100, 20_000
 
 
 def _align(size: int) -> int:
@@ -32,6 +35,23 @@ def _pack(names: list[str], sizes: Mapping[str, int], ranges: Mapping[str, LiveR
             place = max(place, end)
         offsets[name] = place
     return offsets, max((offsets[n] + sizes[n] for n in names), default=0)
+
+
+def _smallest(orders: list[list[str]], sizes: Mapping[str, int], ranges: Mapping[str, LiveRange],
+              bound: int) -> tuple[dict[str, int], int]:
+    """The best placement that the orders, and rounds from the best of them, give. `bound` is the least possible."""
+    packed = [_pack(names, sizes, ranges) for names in orders]
+    best = min(packed, key=lambda p: p[1])
+    names, (offsets, total) = orders[packed.index(best)], best
+    for _ in range(min(_MOST_ROUNDS, _MOST_PLACED // max(len(names), 1))):
+        if best[1] <= bound:
+            break
+        top = next(n for n in names if offsets[n] + sizes[n] == total)
+        names = [top, *(n for n in names if n != top)]
+        offsets, total = _pack(names, sizes, ranges)
+        if total < best[1]:
+            best = offsets, total
+    return best
 
 
 def lower_bound(sizes: Mapping[str, int], ranges: Mapping[str, LiveRange]) -> int:
@@ -61,9 +81,8 @@ def plan_memory(program: Program) -> MemoryPlan:
     )
     for space in sorted({program.buffers[n].space for n in ranges}):
         here = {n: r for n, r in ranges.items() if program.buffers[n].space == space}
-        offsets, total = min((_pack(sorted(here, key=order), sizes, here) for order in orders), key=lambda p: p[1])
-        totals[space] = total
         bounds[space] = lower_bound(sizes, here)
+        offsets, totals[space] = _smallest([sorted(here, key=order) for order in orders], sizes, here, bounds[space])
         for name, offset in offsets.items():
             placements[name] = Placement(space, offset, sizes[name], here[name].first, here[name].last)
     roots = {name: program.root(name) for name in program.buffers}
