@@ -113,8 +113,9 @@ class If:
 class Loop:
     """Run `body` while iteration < trip_count (an int64 buffer, '' = no limit) and `cond` (a bool buffer, '' = true).
 
-    `iteration` (int64 buffer) is set before each pass; `cond` is re-read after each; `symbol`, if named, is
-    at its upper bound while the loop runs and takes the number of passes made when it ends. The body itself copies carried values and scan rows.
+    `iteration` (int64 buffer) is set before each pass; `cond` is re-read after each; `symbol`, if named, is at its
+    upper bound while the loop runs and takes the number of passes made when it ends. The body itself copies carried
+    values and scan rows.
     """
 
     trip_count: str
