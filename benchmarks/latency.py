@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=list(REAL), help="ONNX files, or names; all real models if none")
+    parser.add_argument("models", nargs="*", default=[*REAL, "digits"], help="ONNX files, or names; all if none")
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of both sides; several make several rows")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--seconds", type=float, default=8.0, help="time for one row, building not counted")

@@ -51,7 +51,7 @@ _TOKENS = ("input_ids", "attention_mask", "token_type_ids")
 
 CASES = (
     ModelCase("digits", (Point({"batch": 1}), Point({"batch": 7}), Point({"batch": 32})),
-              ("image=1..32,1,8,8",), ({"batch": 1}, {"batch": 7}, {"batch": 32})),
+              ("image=1..32,1,8,8",), ({"batch": 1}, {"batch": 7}, {"batch": 32}), usual={"batch": [1]}),
     ModelCase("if_and_loop", (Point({"rows": 1}), Point({"rows": 5}), Point({"rows": 16})),
               ("x=1..16,8",), ({"rows": 1}, {"rows": 5}, {"rows": 16})),
     ModelCase("resnet18", (Point({}),)),
@@ -60,7 +60,8 @@ CASES = (
               ("x=1,1,32,32..640",), ({"width": 32},), usual={"width": [320]}),
     ModelCase("minilm_l6", (Point({"batch": 1, "seq": 1}), Point({"batch": 3, "seq": 37}),
                             Point({"batch": 8, "seq": 256}, 1)),
-              tuple(f"{name}=1..8,1..256" for name in _TOKENS), ({"batch": 1, "seq": 1}, {"batch": 2, "seq": 9})),
+              tuple(f"{name}=1..8,1..256" for name in _TOKENS), ({"batch": 1, "seq": 1}, {"batch": 2, "seq": 9}),
+              usual={"batch": [1], "seq": [16, 128]}),
     _static("shufflenetv2_x1_0"),
     _static("bert_mini_s128"),
     _static("vit_tiny_patch16_224"),
