@@ -25,6 +25,7 @@ from meta_infer.frontend.shape_mismatch import ShapeMismatch
 from meta_infer.frontend.symbols import DimRange, DimSpec, OpenDim
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import Dim, substitute, symbols_of
+from meta_infer.support.errors import MetaInferError
 
 Result = TypeVar("Result")
 
@@ -38,7 +39,8 @@ _SPATIAL_SIZES = (48, 32, 224, 256, 64, 28, 96, 128, 160, 192, 240, 288, 299, 30
 _CHANNELS = (3, 1, 4, 2)
 _LOWEST = (2, 4, 8, 16, 32)
 _MOST_NUMBERS = 8
-_MOST_TRIES = 120
+# The search gives up after so many imports, or, but for the first few, once they have gone through so many nodes.
+_MOST_TRIES, _FIRST_TRIES, _MOST_NODES = 120, 12, 20_000
 
 Choice = Mapping[str, DimSpec]
 
@@ -73,11 +75,11 @@ def _mentions(name: str, words: Iterable[str]) -> bool:
 def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) -> Found[Result]:
     """The first ranges of `dims` for which `attempt` succeeds, as wide as this page knows.
 
-    `attempt` imports the model with a range for every key and raises ShapeMismatch where shapes do not meet. Raises
-    the first such error when no range helps.
+    `attempt` imports the model with a range for every key and raises ShapeMismatch at a node that these do not fit.
+    Raises the first such node's error when no range helps, and whatever else the first import raises.
     """
     usual: dict[str, DimSpec] = {dim.key: default_range(dim) for dim in dims}
-    choice, first, tries = usual, None, 0
+    choice, first, tries, nodes = usual, None, 0, 0.0
     while True:
         try:
             result = attempt(choice)
@@ -87,29 +89,32 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
         first = first or failure
         changes = _narrower(dims, choice, failure)
         for change in sorted(changes, key=lambda c: _disagreements(failure.shapes, dims, c)):
-            tries += 1
-            if tries > _MOST_TRIES:
-                raise first from None
-            if _reaches({**choice, **change}, attempt) > failure.position:
+            if tries == _MOST_TRIES or (tries >= _FIRST_TRIES and nodes > _MOST_NODES):
+                raise first.error from None
+            reached = _reaches({**choice, **change}, attempt)
+            tries, nodes = tries + 1, nodes + failure.position
+            if reached > failure.position:
                 choice = {**choice, **change}
                 break
         else:
-            raise first from None
+            raise first.error from None
     for key in sorted((k for k in choice if choice[k] != usual[k]), key=lambda k: isinstance(choice[k], int)):
         wider = {**choice, key: usual[key]}
         try:
             result, choice = attempt(wider), wider
-        except ShapeMismatch:
+        except (ShapeMismatch, MetaInferError):
             continue
     return Found(result, choice, tuple(k for k in choice if choice[k] != usual[k]))
 
 
 def _reaches(choice: Choice, attempt: Callable[[Choice], object]) -> float:
-    """How many nodes import gets through."""
+    """How many nodes import gets through; -1 when it fails in another way."""
     try:
         attempt(choice)
     except ShapeMismatch as error:
         return error.position
+    except MetaInferError:
+        return -1
     return float("inf")
 
 

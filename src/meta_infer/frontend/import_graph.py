@@ -211,15 +211,17 @@ class GraphImporter:
     def _explained(self, label: str, inputs: Sequence[str]) -> Iterator[None]:
         """Errors of op files get the ONNX node's name and its operands' types."""
         operands = ", ".join(self._describe(name) for name in inputs if name) or "none"
+        types = [self._types[name] for name in inputs if name]
         try:
             yield
+        except UnsupportedError as error:
+            raise ShapeMismatch(error, self._position, types) from error
         except MetaInferError:
             raise
         except ShapeError as error:
-            raise ShapeMismatch(f"{error}; its inputs are {operands}", what=label,
-                                hint="check the shapes this node meets; --shape sets those of the model's inputs",
-                                position=self._position, operands=[self._types[name] for name in inputs if name]
-                                ) from error
+            refused = ModelError(f"{error}; its inputs are {operands}", what=label,
+                                 hint="check the shapes this node meets; --shape sets those of the model's inputs")
+            raise ShapeMismatch(refused, self._position, types) from error
         except Exception as error:                       # an op file met something it did not foresee
             raise InternalError(f"{type(error).__name__}: {error}; its inputs are {operands}", what=label,
                                 hint="check the node's attributes; if they are right, report this") from error

@@ -1,4 +1,4 @@
-"""The error of a node whose operands' shapes do not fit, with what is needed to find shapes that do."""
+"""What is known of a node that does not fit the sizes in range: enough to find a range that does."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import Apply, Dim
 from meta_infer.ops.opdef import TensorType
-from meta_infer.support.errors import ModelError
+from meta_infer.support.errors import ModelError, UnsupportedError
 
 
-class ShapeMismatch(ModelError):
-    """`position` counts the nodes that fitted; `shapes` and `numbers` are those of the failing node's operands.
+class ShapeMismatch(Exception):
+    """Raised while importing; never reaches a user: `error` does.
 
-    Numbers are fixed sizes, limits of sizes (min and max), and elements of small known operands (the target of a
-    Reshape), without repetition.
+    `position` counts the nodes that fitted; `shapes` and `numbers` are those of the failing node's operands. Numbers
+    are fixed sizes, limits of sizes (min and max), and elements of small known operands (the target of a Reshape),
+    without repetition.
     """
 
-    def __init__(self, problem: str, *, what: str, hint: str, position: int, operands: Sequence[TensorType]) -> None:
-        super().__init__(problem, what=what, hint=hint)
-        self.position = position
+    def __init__(self, error: ModelError | UnsupportedError, position: int, operands: Sequence[TensorType]) -> None:
+        super().__init__(str(error))
+        self.error, self.position = error, position
         self.shapes: tuple[Shape, ...] = tuple((*found.shape, *(found.content or ())) for found in operands)
         self.numbers = tuple(dict.fromkeys(n for shape in self.shapes for dim in shape for n in _numbers(dim)))
 
