@@ -55,7 +55,7 @@ def _windows(attrs: Attrs, x: np.ndarray, value: float) -> np.ndarray:
 def _max_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     x = arrays[0]
     assert x is not None
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     windows = _windows(attrs, x, lowest)
     return (windows.max(tuple(range(x.ndim, windows.ndim))),)
 

@@ -66,12 +66,16 @@ def _mean(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 def _lowest(x: np.ndarray) -> float | int:
-    """What the largest of no elements is."""
-    return -np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
+    """What the largest of no elements is. bfloat16 is of kind 'V' to numpy, and a float all the same."""
+    if x.dtype.kind == "b":
+        return 0
+    return int(np.iinfo(x.dtype).min) if x.dtype.kind in "iu" else -np.inf
 
 
 def _highest(x: np.ndarray) -> float | int:
-    return np.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).max)
+    if x.dtype.kind == "b":
+        return 1
+    return int(np.iinfo(x.dtype).max) if x.dtype.kind in "iu" else np.inf
 
 
 def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
