@@ -17,10 +17,10 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, reduce
 from meta_infer.ir.shapes import Dim, bounds, product
 from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
+from meta_infer.kernels.fold import identity
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.plane_chunks import plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
-from meta_infer.kernels.pool import lowest
 from meta_infer.support.dtypes import FLOAT32
 
 _REGISTERS = 4
@@ -43,7 +43,7 @@ def _epilogue_reads(group: Group) -> set[str]:
 
 def _fold(b: Builder, x: Buffer, first: Expr, count: Expr, lanes: int, is_max: bool) -> Expr:
     """Sum or maximum of `count` vectors of `lanes` that lie one after another from element `first`."""
-    start = const(lowest(x.dtype) if is_max else 0, Type(x.dtype, lanes))
+    start = const(identity("max", x.dtype) if is_max else 0, Type(x.dtype, lanes))
     acc = [b.var(start, "acc") for _ in range(_REGISTERS)]
 
     def join(a: Expr, c: Expr) -> Expr:

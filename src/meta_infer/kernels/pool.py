@@ -22,11 +22,12 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, minimum
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
+from meta_infer.kernels.fold import identity
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.plane_chunks import plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
 from meta_infer.ops.attrs import ints_of
-from meta_infer.support.dtypes import FLOAT32, DType
+from meta_infer.support.dtypes import FLOAT32
 
 _COLUMNS = 8
 # More taps of a row than this are a loop.
@@ -85,11 +86,6 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     yield Variant("pool", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
 
 
-def lowest(dtype: DType) -> float | int:
-    """The value that any other is at least equal to."""
-    return -float("inf") if dtype.is_float else int(np.iinfo(dtype.numpy).min)
-
-
 def _window(b: Builder, pool: PoolShape, axis: int, at: Expr) -> tuple[Expr, Expr]:
     """Taps [low, high) of one axis that meet the image for output position `at`."""
     pad, dilation, taps = pool.begin[axis], pool.dilations[axis], pool.kernel[axis]
@@ -134,7 +130,7 @@ class _Code:
         """`count` neighbouring output columns; `taps` limits those of the last axis (None: all are inside)."""
         b, pool, lanes = self.b, self.pool, self.lanes
         dtype = pool.x.dtype
-        start = const(lowest(dtype) if pool.is_max else 0, Type(dtype, lanes))
+        start = const(identity("max", dtype) if pool.is_max else 0, Type(dtype, lanes))
         acc = [b.var(start, "acc") for _ in range(count)]
         with ExitStack() as stack:
             line = self._line(stack, outer, windows)

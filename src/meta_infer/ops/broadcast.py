@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import Dim, bounds
-from meta_infer.ops.opdef import ShapeError, TensorType
+from meta_infer.ops.opdef import ShapeError
 
 CONTENT_LIMIT = 4096
 """Longest tensor whose elements are tracked."""
@@ -78,7 +78,3 @@ def broadcast_content(parts: Sequence[tuple[Dim, ...] | None], shape: Shape,
             return None
         result.append(element)
     return tuple(result)
-
-
-def with_content(type: TensorType, content: tuple[Dim, ...] | None) -> TensorType:
-    return TensorType(type.dtype, type.shape, content)

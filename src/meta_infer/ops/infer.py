@@ -49,11 +49,6 @@ def infer_graph(graph: Graph, inputs: Sequence[TensorType], outer: Mapping[str, 
     return types
 
 
-def infer_types(graph: Graph) -> dict[str, TensorType]:
-    """Types and known contents of every value of the outermost graph, from its declared inputs."""
-    return infer_graph(graph, [value_type(graph, name) for name in graph.inputs], {}, {}, counted_symbols())
-
-
 def counted_symbols(prefix: str = "dyn") -> FreshSymbol:
     """A maker of symbols for sizes known only at run time: `dyn_hint_1`, `dyn_hint_2`, ..."""
     count = 0
