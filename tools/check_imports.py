@@ -26,7 +26,7 @@ MAX_LINES = 500
 # that name.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("cli",),
-    ("checking",),
+    ("checking", "suite"),
     ("api", "demo"),
     ("report",),
     ("build_config",),

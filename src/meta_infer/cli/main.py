@@ -12,6 +12,7 @@ import typer
 
 from meta_infer.cli.bench import bench
 from meta_infer.cli.build import build
+from meta_infer.cli.check import check
 from meta_infer.cli.compare import compare
 from meta_infer.cli.demo import demo
 from meta_infer.cli.hardware import hardware
@@ -35,6 +36,7 @@ app.command("run")(run)
 app.command("bench")(bench)
 app.command("compare")(compare)
 app.command("inspect")(inspect)
+app.command("check")(check)
 app.add_typer(hardware, name="hardware")
 app.command("demo")(demo)
 app.command("version")(version_command)

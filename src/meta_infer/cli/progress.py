@@ -30,3 +30,28 @@ def step_names(task: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         shown = progress.add_task(f"{task}: starting", total=None)
         yield lambda name: progress.update(shown, description=f"{task}: {name}")
+
+
+@contextmanager
+def counted(task: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A function to call with a name when one of `total` things is done: a bar with the time left on a terminal.
+
+    Elsewhere a line is written at every tenth of the way.
+    """
+    console, start, count = notes(), time.perf_counter(), 0
+
+    def line(name: str) -> None:
+        nonlocal count
+        count += 1
+        if count * 10 // total != (count - 1) * 10 // total:
+            note(f"{task}: {count} of {total}, {name} ({time.perf_counter() - start:.0f} s)")
+
+    if not console.is_terminal:
+        yield line
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        shown = progress.add_task(task, total=total)
+        yield lambda name: progress.update(shown, advance=1, description=f"{task}: {name}")

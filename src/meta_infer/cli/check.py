@@ -1,0 +1,81 @@
+"""`meta-infer check`: what stands between a model and a chip; with `--suite`, the operator suite of onnx."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meta_infer.cli.screen import note, show, show_json
+from meta_infer.support.errors import UsageError
+
+if TYPE_CHECKING:
+    from meta_infer.suite.run_case import Outcome
+
+
+def check(
+    suite: Annotated[bool, typer.Option(
+        "--suite", help="Build and run the operator cases that the onnx package ships.")] = False,
+    match: Annotated[list[str] | None, typer.Option(
+        help="Only cases whose name fits this pattern, such as 'test_topk*'. Repeatable.", metavar="PATTERN",
+        show_default="all")] = None,
+    kind: Annotated[list[str] | None, typer.Option(
+        help="Only cases of this kind. Repeatable.", metavar="plain|narrow|string|sequence|training",
+        show_default="all")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes at work.", min=1, show_default="all cores")] = None,
+    resume: Annotated[Path | None, typer.Option(
+        help="Write each outcome to this file, and skip the cases that it holds.", show_default=False)] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every case that did not pass.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all outcomes as JSON.")] = False,
+) -> None:
+    """Run the operator suite of onnx on compiled packages.
+
+    Example: meta-infer check --suite --match 'test_softmax*' --verbose
+    """
+    from meta_infer.cli.progress import counted
+    from meta_infer.runtime.cpu import available_cores
+    from meta_infer.suite.cases import KINDS, collect_cases
+    from meta_infer.suite.run_suite import run_suite
+
+    if not suite:
+        raise UsageError("nothing to check", what="meta-infer check", hint="give --suite")
+    for word in kind or []:
+        if word not in KINDS:
+            raise UsageError(f"is {word!r}, expected one of {', '.join(KINDS)}", what="--kind")
+    note("suite: collecting the cases")
+    cases = collect_cases(match or (), kind or ())
+    if not cases:
+        raise UsageError(f"no case fits {', '.join(match or kind or [])}", what="--match",
+                         hint="patterns are of whole names: 'test_softmax*'")
+    with counted("suite", len(cases)) as done:
+        outcomes = run_suite(cases, workers or available_cores(), resume, lambda outcome: done(outcome.name))
+    if as_json:
+        from dataclasses import asdict
+
+        show_json([asdict(outcome) for outcome in outcomes])
+    else:
+        _show(outcomes, verbose)
+    if any(outcome.status == "failed" for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _show(outcomes: list[Outcome], verbose: bool) -> None:
+    from rich.text import Text
+
+    from meta_infer.report.text import plain_table
+    from meta_infer.suite.tally import by_kind, by_op
+
+    table = plain_table("op", "passed", "failed", "refused", right=("passed", "failed", "refused"))
+    for op, tally in by_op(outcomes):
+        if tally.passed < tally.total:
+            table.add_row(op, *(str(n) if n else "" for n in (tally.passed, tally.failed, tally.refused)))
+    if table.row_count:
+        show(table, "")
+    if verbose:
+        for outcome in outcomes:
+            if outcome.status != "passed":
+                show(f"{outcome.name} [{outcome.kind}] {outcome.status}: {outcome.reason}")
+        show("")
+    for kind, tally in by_kind(outcomes):
+        show(Text(f"{kind}: {tally.passed} of {tally.total} passed, {tally.failed} failed, {tally.refused} refused"))

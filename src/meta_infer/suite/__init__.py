@@ -1,0 +1,1 @@
+"""The operator suite that onnx ships, run on compiled packages."""

@@ -1,0 +1,89 @@
+"""One case of the operator suite: built, loaded, fed and compared."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from meta_infer.api import build
+from meta_infer.runtime.session import load
+from meta_infer.suite.cases import Case
+from meta_infer.support.errors import MetaInferError, UnsupportedError
+
+_EXACT = 1e-7
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case. `status` is 'passed', 'failed' (wrong, crashed) or 'refused' (not supported)."""
+
+    name: str
+    op: str
+    kind: str
+    status: str
+    reason: str
+    seconds: float
+
+
+def run_case(case: Case, folder: Path) -> Outcome:
+    """Build, load and run one case; never raises for what is wrong with it."""
+    start = time.perf_counter()
+    try:
+        status, reason = _try(case, folder)
+    except UnsupportedError as error:
+        status, reason = "refused", _line(f"{error.what}: {error.problem}")
+    except MetaInferError as error:
+        status, reason = "failed", _line(str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a case makes happen is its outcome
+        status, reason = "failed", _line(f"{type(error).__name__}: {error}")
+    return Outcome(case.name, case.op, case.kind, status, reason, round(time.perf_counter() - start, 3))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:400]
+
+
+def _try(case: Case, folder: Path) -> tuple[str, str]:
+    model, package = folder / f"{os.getpid()}.onnx", folder / f"{os.getpid()}.bin"
+    model.write_bytes(case.model.SerializeToString())
+    build(model, output=package, verify=False)
+    names = [value.name for value in case.model.graph.input]
+    feeds = {name: _array(value) for name, value in zip(names, case.inputs, strict=False)}
+    with load(package, threads=1) as session:
+        got = session.run(None, {t.name: feeds[t.name] for t in session.get_inputs()})
+    wanted = [_array(value) for value in case.outputs]
+    if len(got) != len(wanted):
+        return "failed", f"{len(got)} outputs, expected {len(wanted)}"
+    for value, have, want in zip(case.model.graph.output, got, wanted, strict=True):
+        problem = difference(have, want, case.rtol, case.atol)
+        if problem:
+            return "failed", f"output {value.name!r}: {problem}"
+    return "passed", ""
+
+
+def _array(value: Any) -> np.ndarray:
+    """A tensor of a case as numpy array (of an ml_dtypes dtype where numpy has none)."""
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+def difference(have: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> str:
+    """How `have` differs from `want` by the rules of onnx's backend tests; '' when it does not."""
+    if have.dtype != want.dtype:
+        return f"dtype {have.dtype}, expected {want.dtype}"
+    if have.shape != want.shape:
+        return f"shape {list(have.shape)}, expected {list(want.shape)}"
+    if want.dtype.kind in "biu" and want.dtype.name in np.sctypeDict:
+        wrong = int(np.sum(have != want))
+        return f"{wrong} of {want.size} elements differ" if wrong else ""
+    left, right = have.astype(np.float64), want.astype(np.float64)
+    close = np.isclose(left, right, rtol=rtol, atol=max(atol, _EXACT), equal_nan=True)
+    if close.all():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~close)[0])
+    return f"{int(np.sum(~close))} of {want.size} elements differ, the first at {list(at)}: {left[at]}, expected {right[at]}"
