@@ -48,6 +48,7 @@ def collect_cases(match: Sequence[str] = (), kinds: Sequence[str] = ()) -> list[
     for test in sorted(found, key=lambda t: t.name):
         if match and not any(fnmatchcase(test.name, pattern) for pattern in match):
             continue
+        assert test.model is not None and test.data_sets is not None, f"case {test.name} was collected"
         inputs, outputs = test.data_sets[0]
         kind = _kind(test.model, (*inputs, *outputs))
         if not kinds or kind in kinds:
@@ -59,9 +60,9 @@ def collect_cases(match: Sequence[str] = (), kinds: Sequence[str] = ()) -> list[
 def _op(test: Any) -> str:
     """The op a case is about. The body of an expanded function belongs to the op that it stands for."""
     nodes = test.model.graph.node
-    if "_expanded" not in test.name and len(nodes) == 1:
+    if len(nodes) == 1:
         return str(nodes[0].op_type)
-    return test.name.removeprefix("test_").split("_")[0] if len(nodes) != 1 else str(nodes[0].op_type)
+    return str(test.name.removeprefix("test_").split("_")[0])
 
 
 def _kind(model: onnx.ModelProto, data: Iterable[Any]) -> str:
@@ -91,7 +92,7 @@ def _graph_kinds(graph: GraphProto) -> Iterator[str]:
         if node.op_type.startswith(("Sequence", "Optional", "SplitToSequence", "ConcatFromSequence")):
             yield "sequence"
         for attribute in node.attribute:
-            if attribute.type in (AttributeProto.TENSOR,) and attribute.t.data_type == TensorProto.STRING:
+            if attribute.type == AttributeProto.TENSOR and attribute.t.data_type == TensorProto.STRING:
                 yield "string"
             if attribute.name in ("keys_strings", "values_strings"):
                 yield "string"

@@ -86,4 +86,5 @@ def difference(have: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> 
     if close.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~close)[0])
-    return f"{int(np.sum(~close))} of {want.size} elements differ, the first at {list(at)}: {left[at]}, expected {right[at]}"
+    return (f"{int(np.sum(~close))} of {want.size} elements differ, the first at {list(at)}: {left[at]}, "
+            f"expected {right[at]}")

@@ -61,7 +61,7 @@ class _Worker:
 
     def __init__(self, cases: Sequence[Case], folder: Path) -> None:
         self.connection, theirs = multiprocessing.Pipe()
-        self.index, self.since = -1, 0.0
+        self.index, self.since, self.alive = -1, 0.0, True
         self.process = multiprocessing.get_context("fork").Process(
             target=_serve, args=(cases, folder, theirs), daemon=True)
         self.process.start()
@@ -94,36 +94,17 @@ def _outcomes(cases: Sequence[Case], workers: int, folder: Path) -> Iterator[Out
     waiting = list(reversed(range(len(cases))))
     busy: list[_Worker] = []
     try:
-        for _ in range(min(workers, len(cases))):
-            busy.append(_start(cases, folder, waiting))
-        while busy:
+        while waiting or busy:
+            while waiting and len(busy) < workers:
+                busy.append(_Worker(cases, folder))
+                busy[-1].give(waiting.pop())
             ready = wait([worker.connection for worker in busy], timeout=1.0)
             for worker in list(busy):
-                case = cases[worker.index]
-                if worker.connection in ready:
-                    try:
-                        yield worker.connection.recv()
-                    except EOFError:
-                        worker.process.join()
-                        code = worker.process.exitcode or 0
-                        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-                        yield Outcome(case.name, case.op, case.kind, "failed", f"crashed: {ended}",
-                                      round(time.monotonic() - worker.since, 3))
-                        busy.remove(worker)
-                        worker.stop()
-                        if waiting:
-                            busy.append(_start(cases, folder, waiting))
-                        continue
-                elif time.monotonic() - worker.since > _TIMEOUT:
-                    yield Outcome(case.name, case.op, case.kind, "failed", f"no result after {_TIMEOUT:.0f} s", _TIMEOUT)
-                    busy.remove(worker)
-                    worker.stop()
-                    if waiting:
-                        busy.append(_start(cases, folder, waiting))
+                outcome = _ended(worker, cases[worker.index], worker.connection in ready)
+                if outcome is None:
                     continue
-                else:
-                    continue
-                if waiting:
+                yield outcome
+                if worker.alive and waiting:
                     worker.give(waiting.pop())
                 else:
                     busy.remove(worker)
@@ -133,7 +114,20 @@ def _outcomes(cases: Sequence[Case], workers: int, folder: Path) -> Iterator[Out
             worker.stop()
 
 
-def _start(cases: Sequence[Case], folder: Path, waiting: list[int]) -> _Worker:
-    worker = _Worker(cases, folder)
-    worker.give(waiting.pop())
-    return worker
+def _ended(worker: _Worker, case: Case, ready: bool) -> Outcome | None:
+    """The outcome of the case a worker has in hand; None while it goes on. A worker that is lost is not alive after."""
+    seconds = time.monotonic() - worker.since
+    if ready:
+        try:
+            outcome: Outcome = worker.connection.recv()
+            return outcome
+        except EOFError:
+            worker.process.join()
+            code = worker.process.exitcode or 0
+            reason = f"crashed: {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+    elif seconds > _TIMEOUT:
+        reason = f"no result after {_TIMEOUT:.0f} s"
+    else:
+        return None
+    worker.alive = False
+    return Outcome(case.name, case.op, case.kind, "failed", reason, round(seconds, 3))
