@@ -98,6 +98,33 @@ class SetDim:
 
 
 @dataclass(frozen=True)
+class AssignDims:
+    """Symbols take the values of dims, all evaluated before any symbol changes; outside a range is a run-time error.
+
+    For loop-carried values and results of branches whose shapes change: the target's symbols take the source's sizes,
+    and the copy that follows moves the contents.
+    """
+
+    symbols: tuple[str, ...]
+    dims: tuple[Dim, ...]
+    queue: int = 0
+    waits: tuple[int, ...] = ()
+    signals: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckDims:
+    """A run-time error that begins with `text`, unless two dims are equal by then."""
+
+    a: Dim
+    b: Dim
+    text: str
+    queue: int = 0
+    waits: tuple[int, ...] = ()
+    signals: int | None = None
+
+
+@dataclass(frozen=True)
 class If:
     """Run `then` when the bool in `cond` is true, else `orelse`. Bodies copy their results into outer buffers."""
 
@@ -136,7 +163,7 @@ class Wait:
     queue: int = 0
 
 
-Command = Call | Copy | Fill | SetDim | If | Loop | Wait
+Command = Call | Copy | Fill | SetDim | AssignDims | CheckDims | If | Loop | Wait
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from meta_infer.ir.group import Plan
 from meta_infer.ir.program import (
+    AssignDims,
     BufferDecl,
     Call,
+    CheckDims,
     Command,
     Copy,
     Fill,
@@ -45,6 +47,10 @@ def _command_lines(commands: tuple[Command, ...], indent: str) -> Iterator[str]:
                 yield f"{indent}fill %{dst} = {value}"
             case SetDim(symbol=symbol, src=src, index=index):
                 yield f"{indent}setdim {symbol} = %{src}[{index}]"
+            case AssignDims(symbols=symbols, dims=dims):
+                yield f"{indent}assign {', '.join(symbols)} = {', '.join(map(str, dims))}"
+            case CheckDims(a=a, b=b, text=text):
+                yield f"{indent}check {a} == {b}  # {text}"
             case Wait(tokens=tokens, queue=queue):
                 yield f"{indent}wait queue {queue} for {', '.join(map(str, tokens))}"
             case If(cond=cond, then=then, orelse=orelse):

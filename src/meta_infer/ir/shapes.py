@@ -11,18 +11,28 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+
+
+UNBOUNDED = (1 << 31) - 1
+"""`hi` of a symbol without a known bound. Bounds are plain integers in Python, however many such symbols a dim
+multiplies; while running such dims saturate at 2^56, and a symbol beyond this value is a run-time error."""
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """A named dimension that takes values `lo, lo + step, ..., hi` (inclusive)."""
+    """A named dimension that takes values `lo, lo + step, ..., hi` (inclusive).
+
+    `maker` is the value of the graph whose computation tells the size while running, '' when an input's shape does.
+    Two symbols are equal whatever value makes them known.
+    """
 
     name: str
     lo: int = 1
     hi: int = 1 << 20
     step: int = 1
+    maker: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -43,6 +53,11 @@ class Apply:
 
     def __str__(self) -> str:
         return f"({_wrap(self.a)} // {_wrap(self.b)})" if self.op == "floordiv" else f"{self.op}({self.a}, {self.b})"
+
+
+def is_unbounded(symbol: Symbol) -> bool:
+    """Whether nothing is known of how large `symbol` may become."""
+    return symbol.hi >= UNBOUNDED
 
 
 Atom = Symbol | Apply

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meta_infer.ir.program import BufferDecl, Call, Copy, Program, walk_commands
+from meta_infer.ir.program import AssignDims, BufferDecl, Call, CheckDims, Copy, Program, walk_commands
 from meta_infer.ir.shapes import Dim, Expr
 
 
@@ -22,6 +22,10 @@ def _mentioned(program: Program) -> Iterator[Dim]:
                 yield from dims
             case Copy(count=count, src_offset=source, dst_offset=target):
                 yield from (count, source, target)
+            case AssignDims(dims=dims):
+                yield from dims
+            case CheckDims(a=a, b=b):
+                yield from (a, b)
 
 
 def buffer_dims(buffer: BufferDecl, with_shape: bool) -> tuple[Dim, ...]:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meta_infer.ir.program import (
+    AssignDims,
     BufferDecl,
     Call,
+    CheckDims,
     Command,
     Copy,
     Fill,
@@ -163,6 +165,12 @@ class _Encoder:
                 operands += [command_count(command.body), self.symbols[command.symbol] if command.symbol else NONE]
             case Wait():
                 op, operands, waits = 7, [], command.tokens
+            case AssignDims():
+                symbols = self.add_refs([self.symbols[name] for name in command.symbols])
+                dims = self.add_refs([self.dim(d) for d in command.dims])
+                op, operands = 8, [symbols, len(command.symbols), dims, len(command.dims)]
+            case CheckDims():
+                op, operands = 9, [self.dim(command.a), self.dim(command.b), self.add_text(command.text)]
         operands += [0] * (5 - len(operands))
         return _COMMAND.pack(op, command.queue, NONE if signals is None else signals, self.add_refs(list(waits)),
                              len(waits), *operands, value)

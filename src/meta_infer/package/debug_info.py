@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta_infer.ir.program import Call, Command, Copy, Fill, Loop, MemoryPlan, Program, SetDim, walk_commands
+from meta_infer.ir.program import (
+    AssignDims,
+    Call,
+    CheckDims,
+    Command,
+    Copy,
+    Fill,
+    Loop,
+    MemoryPlan,
+    Program,
+    SetDim,
+    walk_commands,
+)
 from meta_infer.package.command_table import buffer_order
 
 
@@ -23,6 +35,10 @@ def _command(command: Command) -> dict[str, Any]:
             row |= {"args": [command.dst], "value": command.value}
         case SetDim():
             row |= {"args": [command.src], "symbol": command.symbol}
+        case AssignDims():
+            row |= {"symbols": list(command.symbols), "dims": [str(d) for d in command.dims]}
+        case CheckDims():
+            row |= {"dims": [str(command.a), str(command.b)], "text": command.text}
     return row
 
 

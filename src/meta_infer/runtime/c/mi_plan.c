@@ -158,6 +158,19 @@ static bool is_call_ok(mi_plan *plan, const mi_plan_command *c) {
     return true;
 }
 
+static bool is_assignment_ok(mi_plan *plan, const mi_plan_command *c) {
+    if (c->b != c->d || !is_range(c->a, c->b, plan->header->refs) || !are_dims(plan, c->c, c->d)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < c->b; i++) {
+        if (plan->refs[c->a + i] >= plan->header->symbols) {
+            return false;
+        }
+    }
+    plan->most_dims = c->d > plan->most_dims ? c->d : plan->most_dims;
+    return true;
+}
+
 static bool is_command_ok(mi_plan *plan, const mi_plan_command *c) {
     if (c->queue != 0 || !is_range(c->waits, c->wait_count, plan->header->refs)) {
         return false;                   /* a processor has one queue: its order is the program's */
@@ -180,6 +193,10 @@ static bool is_command_ok(mi_plan *plan, const mi_plan_command *c) {
             && (c->e == MI_NONE || c->e < plan->header->symbols);
     case MI_WAIT:
         return true;
+    case MI_ASSIGN_DIMS:
+        return is_assignment_ok(plan, c);
+    case MI_CHECK_DIMS:
+        return is_dim(plan, c->a) && is_dim(plan, c->b) && c->c < plan->header->text_bytes;
     }
     return false;
 }

@@ -7,7 +7,7 @@
 
 #include "mi_error.h"
 
-#define MI_PLAN_VERSION 1
+#define MI_PLAN_VERSION 2
 #define MI_NONE UINT32_MAX
 #define MI_ALIGNMENT 64
 #define MI_MAX_DEPTH 32             /* nested regions */
@@ -44,7 +44,7 @@ typedef struct {
     uint32_t late, reserved;        /* late: its size depends on a symbol that only running can tell */
 } mi_plan_buffer;
 
-enum { MI_CALL = 1, MI_COPY, MI_FILL, MI_SET_DIM, MI_IF, MI_LOOP, MI_WAIT };
+enum { MI_CALL = 1, MI_COPY, MI_FILL, MI_SET_DIM, MI_IF, MI_LOOP, MI_WAIT, MI_ASSIGN_DIMS, MI_CHECK_DIMS };
 
 typedef struct {
     uint32_t op, queue;
@@ -57,7 +57,9 @@ typedef struct {
         SET_DIM  a symbol, b src, c index
         IF       a cond, b commands of the then body that follows, c commands of the else body after it
         LOOP     a trip count or NONE, b cond or NONE, c iteration, d commands of the body, e symbol or NONE
-        WAIT     nothing more */
+        WAIT     nothing more
+        ASSIGN_DIMS  a first ref of symbols, b count, c first ref of dims, d count (the same)
+        CHECK_DIMS   a, b dims, c text */
     uint64_t value;
 } mi_plan_command;
 
@@ -81,7 +83,7 @@ typedef struct {
     const mi_plan_input_dim *input_dims;
     const uint32_t *refs;
     const char *text;
-    uint32_t most_args, most_dims;  /* of any call */
+    uint32_t most_args, most_dims;  /* of any call or assignment */
 } mi_plan;
 
 #pragma GCC visibility push(hidden)

@@ -143,6 +143,27 @@ static int32_t do_set_dim(run_state *r, uint32_t index, const mi_plan_command *c
     return code == MI_OK ? change_symbol(r, c->a, value) : code;
 }
 
+/* All values are read before the first symbol changes: they may swap. */
+static int32_t do_assign_dims(run_state *r, const mi_plan_command *c) {
+    mi_session *s = r->s;
+    int32_t code = MI_OK;
+    for (uint32_t i = 0; i < c->b; i++) {
+        s->call_dims[i] = s->dims[s->plan.refs[c->c + i]];
+    }
+    for (uint32_t i = 0; code == MI_OK && i < c->b; i++) {
+        code = mi_set_symbol(s, s->plan.refs[c->a + i], s->call_dims[i], r->error);
+    }
+    if (code == MI_OK) {
+        mi_resolve(s, r->inputs, r->outputs, false);
+    }
+    return code;
+}
+
+static int32_t do_check_dims(const run_state *r, const mi_plan_command *c) {
+    int64_t a = r->s->dims[c->a], b = r->s->dims[c->b];
+    return a == b ? MI_OK : mi_fail(r->error, MI_OUT_OF_RANGE, "%s: %d is not %d", r->s->plan.text + c->c, a, b);
+}
+
 static int32_t run_region(run_state *r, uint32_t begin, uint32_t end);
 
 static int32_t do_if(run_state *r, uint32_t index, const mi_plan_command *c) {
@@ -188,6 +209,10 @@ static int32_t do_command(run_state *r, uint32_t index, const mi_plan_command *c
         return do_fill(r, index, c);
     case MI_SET_DIM:
         return do_set_dim(r, index, c);
+    case MI_ASSIGN_DIMS:
+        return do_assign_dims(r, c);
+    case MI_CHECK_DIMS:
+        return do_check_dims(r, c);
     case MI_IF:
         return do_if(r, index, c);
     case MI_LOOP:
