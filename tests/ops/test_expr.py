@@ -35,13 +35,13 @@ MATH: Mapping[str, Callable[..., np.ndarray]] = {
     "exp": np.exp, "log": np.log, "tanh": np.tanh, "sigmoid": sigmoid, "erf": erf, "sin": np.sin, "cos": np.cos,
     "pow": np.power}
 UNARY: Mapping[str, Callable[..., np.ndarray]] = {
-    "neg": np.negative, "not": np.logical_not, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil,
+    "neg": np.negative, "not": np.invert, "abs": np.abs, "sqrt": np.sqrt, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "rint": np.rint}
 BINARY: Mapping[str, Callable[..., np.ndarray]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "min": lambda a, b: np.where(a < b, a, b),
     "max": lambda a, b: np.where(a > b, a, b), "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
-    "rem": np.fmod, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal,
-    "!=": np.not_equal}
+    "<<": np.left_shift, ">>": np.right_shift, "rem": np.fmod, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal}
 ELEMENTWISE = [op for op in OPS if op.expr is not None]
 
 

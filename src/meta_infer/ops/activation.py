@@ -1,4 +1,5 @@
-"""Activation functions: Relu and its kin, Sigmoid, Tanh, Softplus, Softsign, Hard*, Gelu, Silu, PRelu."""
+"""Activation functions: Relu and its kin, Sigmoid, Tanh, Softplus, Softsign, Hard*, Gelu, Silu, PRelu,
+Shrink."""
 
 from __future__ import annotations
 
@@ -8,12 +9,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from meta_infer.ir.graph import Node
-from meta_infer.ir.loop import Expr, const, intrin, maximum, minimum, select, unary
+from meta_infer.ir.loop import Expr, cast, const, intrin, maximum, minimum, select, unary
 from meta_infer.ops.attrs import Attrs, float_of, text_of
-from meta_infer.ops.elementwise import elementwise, floats, is_float, is_number, unary_samples
+from meta_infer.ops.elementwise import elementwise, floats, ints, is_float, is_number, unary_samples
 from meta_infer.ops.elementwise_unary import ODD, erf
 from meta_infer.ops.importing import attr_float, core_node
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
+from meta_infer.support.dtypes import FLOAT64
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -120,6 +122,20 @@ def _gelu_expr(attrs: Attrs, x: Expr) -> Expr:
     return x * 0.5 * (intrin("erf", x * _SQRT_HALF) + 1.0)
 
 
+def _shrink(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    lambd, bias = float_of(attrs, "lambd", 0.5), float_of(attrs, "bias", 0.0)
+    wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+    return np.where(wide < -lambd, wide + bias, np.where(wide > lambd, wide - bias, 0)).astype(x.dtype)
+
+
+def _shrink_expr(attrs: Attrs, x: Expr) -> Expr:
+    """Integers move by the bias as doubles, truncated."""
+    lambd, bias = float_of(attrs, "lambd", 0.5), float_of(attrs, "bias", 0.0)
+    wide = x if x.type.dtype.is_float else cast(x, FLOAT64)
+    zero = const(0.0, wide.type)
+    return cast(select(wide.lt(-lambd), wide + bias, select(wide.gt(lambd), wide - bias, zero)), x.type.dtype)
+
+
 def _import_swish(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """x * sigmoid(alpha * x): Silu when alpha is 1."""
     alpha = attr_float(node, "alpha", 1.0)
@@ -134,6 +150,11 @@ def _import_swish(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 def _silu_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for sample in _WIDE(rng):
         yield Sample(sample.inputs, onnx_op="-")
+
+
+def _shrink_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    yield from unary_samples(attrs=({"lambd": 0.5, "bias": 0.0}, {"lambd": 1.5, "bias": 1.5}), special=ODD[:-1])(rng)
+    yield Sample((ints(rng, (3, 5), np.int32),), {"lambd": 1.5, "bias": 2.0})
 
 
 def _prelu_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -172,6 +193,8 @@ GELU = elementwise("Gelu", 1, _gelu, _gelu_expr,
 SILU = elementwise("Silu", 1, lambda attrs, x: x * sigmoid(x), lambda attrs, x: x * intrin("sigmoid", x),
                    _silu_samples, takes=is_float, onnx=(OnnxImport("Swish", 24, convert=_import_swish),),
                    keeps_zero=True, cost=13)
+SHRINK = elementwise("Shrink", 1, _shrink, _shrink_expr, _shrink_samples, takes=is_number,
+                     onnx=(OnnxImport("Shrink", 9),), keeps_zero=True, cost=4)
 
 OPS: tuple[OpDef, ...] = (RELU, LEAKY_RELU, PRELU, ELU, SELU, SIGMOID, TANH, SOFTPLUS, SOFTSIGN, HARD_SIGMOID,
-                          HARD_SWISH, GELU, SILU)
+                          HARD_SWISH, GELU, SILU, SHRINK)

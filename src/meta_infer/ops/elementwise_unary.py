@@ -1,5 +1,5 @@
 """Elementwise maths of one operand: Exp, Log, Sqrt, Erf, Neg, Abs, Floor, Ceil, Round, Sign, Reciprocal, Sin, Cos,
-Not, IsNaN. Activation functions are in activation.py."""
+Not, IsNaN, IsInf. Activation functions are in activation.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from meta_infer.ir.loop import Expr, const, intrin, select, unary
 from meta_infer.ir.shapes import Dim, dim_max
-from meta_infer.ops.attrs import Attrs
+from meta_infer.ops.attrs import Attrs, bool_of
 from meta_infer.ops.elementwise import UNARY_SHAPES, bools, elementwise, ints, is_bool, is_float, unary_samples
 from meta_infer.ops.opdef import OnnxImport, OpDef, Sample
 from meta_infer.support.dtypes import BOOL, DType
@@ -45,6 +45,20 @@ def _same(dtype: DType, x: Dim) -> Dim:
 def _sign_expr(attrs: Attrs, x: Expr) -> Expr:
     signs = select(x.gt(0), const(1, x.type), select(x.lt(0), const(-1, x.type), const(0, x.type)))
     return select(x.ne(x), x, signs) if x.type.dtype.is_float else signs
+
+
+def _is_inf(attrs: Attrs, x: np.ndarray) -> np.ndarray:
+    above, below = bool_of(attrs, "detect_positive", True), bool_of(attrs, "detect_negative", True)
+    return np.asarray((np.isposinf(x) & above) | (np.isneginf(x) & below))
+
+
+def _is_inf_expr(attrs: Attrs, x: Expr) -> Expr:
+    """Which infinities count is an attribute; with neither, no element does."""
+    inf = const(float("inf"), x.type)
+    above, below = bool_of(attrs, "detect_positive", True), bool_of(attrs, "detect_negative", True)
+    if above and below:
+        return unary("abs", x).eq(inf)
+    return x.eq(inf) if above else x.eq(-inf) if below else x.gt(inf)
 
 
 def _with_ints(samples: Callable[[np.random.Generator], Iterable[Sample]],
@@ -91,5 +105,8 @@ NOT = elementwise("Not", 1, _from(np.logical_not), _apply("not"), _not_samples, 
                   onnx=(OnnxImport("Not", 1),), content=lambda dtype, x: 1 - x)
 IS_NAN = elementwise("IsNaN", 1, _from(np.isnan), lambda attrs, x: x.ne(x), unary_samples(special=ODD), gives=BOOL,
                      takes=is_float, onnx=(OnnxImport("IsNaN", 9),), keeps_zero=True)
+IS_INF = elementwise("IsInf", 1, _is_inf, _is_inf_expr, unary_samples(special=ODD, attrs=tuple(
+    {"detect_positive": p, "detect_negative": n} for p in (0, 1) for n in (0, 1))), gives=BOOL, takes=is_float,
+    onnx=(OnnxImport("IsInf", 10),), keeps_zero=True)
 
-OPS: tuple[OpDef, ...] = (EXP, LOG, SQRT, ERF, NEG, ABS, FLOOR, CEIL, ROUND, SIGN, RECIPROCAL, SIN, COS, NOT, IS_NAN)
+OPS: tuple[OpDef, ...] = (EXP, LOG, SQRT, ERF, NEG, ABS, FLOOR, CEIL, ROUND, SIGN, RECIPROCAL, SIN, COS, NOT, IS_NAN, IS_INF)

@@ -7,6 +7,7 @@ from functools import cache
 from meta_infer.ops import (
     activation,
     arg_max,
+    bitwise,
     cast,
     clip,
     comparison,
@@ -33,15 +34,18 @@ from meta_infer.ops import (
     slicing,
     softmax,
     transpose,
+    trigonometry,
     trilu,
 )
 from meta_infer.ops.opdef import OnnxImport, OpDef
 
 OPS: tuple[OpDef, ...] = (
     *elementwise_unary.OPS,
+    *trigonometry.OPS,
     *activation.OPS,
     *elementwise_binary.OPS,
     *comparison.OPS,
+    *bitwise.OPS,
     *cast.OPS,
     *clip.OPS,
     *identity.OPS,
