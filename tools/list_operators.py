@@ -19,7 +19,7 @@ from meta_infer.ir.graph import Node
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.ops.gaps import GAPS
 from meta_infer.ops.opdef import NEWEST_OPSET, OnnxImport, OpDef, Sample, TensorType
-from meta_infer.ops.registry import OPS
+from meta_infer.ops.registry import COMBINATIONS, OPS
 from meta_infer.support.dtypes import dtype_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
@@ -128,13 +128,20 @@ def table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
+def full_name(rule: OnnxImport) -> str:
+    """The ONNX op with its domain, when that is another than ONNX's own."""
+    return f"{rule.domain}.{rule.op}" if rule.domain else rule.op
+
+
 def import_rows() -> list[tuple[str, ...]]:
     """(ONNX op, versions, core op, how computed), by ONNX name."""
     rules: dict[tuple[str, str], list[OnnxImport]] = {}
     for op in OPS:
         for rule in op.onnx:
-            rules.setdefault((f"{rule.domain}.{rule.op}" if rule.domain else rule.op, op.name), []).append(rule)
-    ways = {op.name: computed_by(op) for op in OPS}
+            rules.setdefault((full_name(rule), op.name), []).append(rule)
+    for rule in COMBINATIONS:
+        rules.setdefault((full_name(rule), "several"), []).append(rule)
+    ways = {"several": "their own", **{op.name: computed_by(op) for op in OPS}}
     return [(onnx_op, versions(found), core, ways[core])
             for (onnx_op, core), found in sorted(rules.items(), key=lambda item: item[0])]
 

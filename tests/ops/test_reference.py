@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.ops.opdef import OpDef
-from meta_infer.ops.registry import OPS, op_named, ops_importing
+from meta_infer.ops.registry import OPS, RULES, op_named, ops_importing
 from meta_infer.support.dtypes import dtype_of
 from tests.ops.onnx_case import feeds_of, model_of, session_of
 
@@ -63,9 +63,8 @@ def test_names_are_unique_and_found() -> None:
 
 
 def test_imports_of_one_version_are_unambiguous() -> None:
-    rules = [rule for op in OPS for rule in op.onnx]
-    for rule in rules:
-        same = [r for r in rules if (r.op, r.domain) == (rule.op, rule.domain) and r is not rule]
+    for rule in RULES:
+        same = [r for r in RULES if (r.op, r.domain) == (rule.op, rule.domain) and r is not rule]
         assert all(r.until < rule.since or rule.until < r.since for r in same), rule.op
         assert ops_importing(rule.op, rule.since, rule.domain) is rule
 

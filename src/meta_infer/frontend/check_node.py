@@ -56,7 +56,7 @@ def _unknown_op(node: NodeProto, domain: str, opset: int, schema: defs.OpSchema 
                          hint=f"convert the model: onnx.version_converter.convert_version(model, {first})")
     elif domain:
         yield UnsupportedError(f"op {op!r} of the operator domain {domain!r} is not supported", what=what,
-                               hint=suggestion(op))
+                               hint=suggestion(op, domain))
     else:
         yield UnsupportedError(f"op {op!r} is not an ONNX op of {where}", what=what, hint=suggestion(op))
 

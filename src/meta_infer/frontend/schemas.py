@@ -7,7 +7,8 @@ from functools import cache
 
 from onnx import defs
 
-from meta_infer.ops.registry import OPS
+from meta_infer.frontend.vendor_schemas import vendor_schemas
+from meta_infer.ops.registry import RULES
 
 
 @cache
@@ -21,9 +22,9 @@ def _since_versions() -> dict[tuple[str, str], list[int]]:
 
 @cache
 def schema_for(domain: str, op: str, opset: int) -> defs.OpSchema | None:
-    """The schema of `op` that holds at `opset`, or None when ONNX has none."""
+    """The schema of `op` that holds at `opset`: ONNX's, else another vendor's that is known here, else None."""
     versions = [v for v in _since_versions().get((domain, op), []) if v <= opset]
-    return defs.get_schema(op, versions[-1], domain) if versions else None
+    return defs.get_schema(op, versions[-1], domain) if versions else vendor_schemas().get((domain, op))
 
 
 def first_opset(domain: str, op: str) -> int | None:
@@ -31,11 +32,13 @@ def first_opset(domain: str, op: str) -> int | None:
     return _since_versions().get((domain, op), [None])[0]
 
 
-def suggestion(op: str) -> str:
+def suggestion(op: str, domain: str = "") -> str:
     """What to try instead of an op that is not supported: the nearest name that is, else a way out."""
-    names = sorted({rule.op for op in OPS for rule in op.onnx})
+    names = sorted({rule.op for rule in RULES})
     folded = {name.lower(): name for name in names}
     near = difflib.get_close_matches(op.lower(), folded, 1, cutoff=0.7)
     if near and folded[near[0]] != op:
         return f"the nearest supported op is {folded[near[0]]!r}; express the node with supported ops"
+    if domain == "com.microsoft.nchwc":
+        return "this model was optimised for one machine's layout; optimise it with ORT_ENABLE_EXTENDED at most"
     return "express the node with supported ops, or cut it out of the model"

@@ -156,7 +156,8 @@ def _window_attrs(node: OnnxNode, ctx: ImportContext) -> tuple[Ints, Ints, Ints]
     return kernel, attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
 
 
-def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+def import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """The Conv of an ONNX node with the inputs and attributes of one; nodes of other ops may have more of either."""
     kernel, strides, dilations = _window_attrs(node, ctx)
     pads = resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)
     return (core_node(node, "Conv", node.inputs, node.outputs, kernel_shape=kernel, strides=strides, pads=pads,
@@ -227,7 +228,7 @@ def _transposed_samples(rng: np.random.Generator) -> Iterable[Sample]:
                      {**_attrs(w[2:], strides, pads, dilations, group), "output_padding": extra}, rtol=1e-4, atol=1e-5)
 
 
-CONV = OpDef("Conv", _infer_conv, _conv, _conv_samples, (OnnxImport("Conv", 1, convert=_import_conv),),
+CONV = OpDef("Conv", _infer_conv, _conv, _conv_samples, (OnnxImport("Conv", 1, convert=import_conv),),
              flops=_conv_flops)
 CONV_TRANSPOSE = OpDef("ConvTranspose", _infer_transposed, _transposed, _transposed_samples,
                        (OnnxImport("ConvTranspose", 1, convert=_import_transposed),), flops=_transposed_flops)

@@ -18,18 +18,21 @@ from meta_infer.ops import (
     elementwise_binary,
     elementwise_unary,
     expand,
+    fused_product,
     gather,
+    gelu_forms,
     gru,
     identity,
+    lstm,
     matmul,
     normalization,
     pad,
     pooling,
     range,
-    recurrent,
     reduction,
     reshape,
     resize,
+    rnn,
     shape,
     slicing,
     softmax,
@@ -68,13 +71,22 @@ OPS: tuple[OpDef, ...] = (
     *arg_max.OPS,
     *cum_sum.OPS,
     *trilu.OPS,
-    *recurrent.OPS,
+    *lstm.OPS,
+    *rnn.OPS,
     *gru.OPS,
     *control_flow.OPS,
 )
 
+COMBINATIONS: tuple[OnnxImport, ...] = (
+    *fused_product.IMPORTS,
+    *gelu_forms.IMPORTS,
+)
+"""ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
+
+RULES: tuple[OnnxImport, ...] = (*(rule for op in OPS for rule in op.onnx), *COMBINATIONS)
+"""Everything that can be imported."""
+
 _BY_NAME = {op.name: op for op in OPS}
-_IMPORTS = [(op, rule) for op in OPS for rule in op.onnx]
 
 
 def op_named(name: str) -> OpDef:
@@ -88,7 +100,7 @@ def ops_importing(onnx_op: str, version: int, domain: str = "") -> OnnxImport | 
 
     A rule without `convert` keeps op name, inputs, outputs and attributes.
     """
-    for _, rule in _IMPORTS:
+    for rule in RULES:
         if rule.op == onnx_op and rule.domain == domain and rule.since <= version <= rule.until:
             return rule
     return None

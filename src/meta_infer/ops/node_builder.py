@@ -1,0 +1,54 @@
+"""Builds the core nodes of an importer or a decomposition one after the other, each named after what it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from meta_infer.ir.graph import Attr, Node, Shape
+from meta_infer.ops.importing import origin_of
+from meta_infer.ops.opdef import ImportContext, OnnxNode
+from meta_infer.support.dtypes import DType
+
+
+class NodeBuilder:
+    """Nodes in order in `nodes`; `emit` appends one and returns its output's name."""
+
+    def __init__(self, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
+                 origins: tuple[str, ...] = ()) -> None:
+        self._fresh, self._constant, self._origins = fresh, constant, origins
+        self.nodes: list[Node] = []
+
+    @classmethod
+    def importing(cls, node: OnnxNode, ctx: ImportContext) -> NodeBuilder:
+        """For the nodes that an ONNX node becomes."""
+        return cls(ctx.fresh, ctx.constant, (origin_of(node),))
+
+    def emit(self, op: str, *inputs: str, out: str = "", **attrs: Attr) -> str:
+        """`out` names the output (a fresh name by default); trailing absent inputs are dropped."""
+        names = list(inputs)
+        while names and not names[-1]:
+            names.pop()
+        output = out or self._fresh(op.lower())
+        self.nodes.append(Node(op, tuple(names), (output,), attrs, self._origins))
+        return output
+
+    def constant(self, array: np.ndarray, hint: str = "constant") -> str:
+        return self._constant(array, hint)
+
+    def scalar(self, value: float, dtype: DType, hint: str = "constant") -> str:
+        return self._constant(np.array(value, dtype.numpy), hint)
+
+    def reshape(self, x: str, shape: Shape, out: str = "") -> str:
+        return self.emit("Reshape", x, out=out, shape=shape)
+
+    def transpose(self, x: str, perm: Sequence[int], out: str = "") -> str:
+        return self.emit("Transpose", x, out=out, perm=tuple(perm))
+
+    def cast(self, x: str, dtype: DType, out: str = "") -> str:
+        return self.emit("Cast", x, out=out, to=dtype)
+
+    def finish(self, x: str, output: str) -> None:
+        """Give the value `x` the name `output`."""
+        self.emit("Identity", x, out=output)
