@@ -182,7 +182,7 @@ def _instance_samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 LAYER_NORMALIZATION = OpDef("LayerNormalization", _infer_layer, _layer, _layer_samples,
-                            (OnnxImport("LayerNormalization", 17, convert=_import_layer),), flops=_flops)
+                            (OnnxImport("LayerNormalization", 1, convert=_import_layer),), flops=_flops)
 BATCH_NORMALIZATION = OpDef("BatchNormalization", _infer_channels, _batch, _batch_samples,
                             (OnnxImport("BatchNormalization", 7, convert=_import_batch),), flops=_affine_flops,
                              decompose=_decompose_batch)

@@ -33,6 +33,7 @@ from meta_infer.ops import (
     reshape,
     resize,
     shape,
+    skip_norm,
     slicing,
     softmax,
     transpose,
@@ -78,6 +79,7 @@ OPS: tuple[OpDef, ...] = (
 COMBINATIONS: tuple[OnnxImport, ...] = (
     *fused_product.IMPORTS,
     *gelu_forms.IMPORTS,
+    *skip_norm.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
 

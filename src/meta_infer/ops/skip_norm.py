@@ -1,0 +1,107 @@
+"""Normalisations as ONNX Runtime fuses them: with the addition before them, without a mean, with the embeddings.
+
+In ONNX's own domain its optimiser also writes LayerNormalization at opsets that do not have it (normalization.py) and
+SimplifiedLayerNormalization, which is x / sqrt(mean(x²) + epsilon) * scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from meta_infer.ir.graph import Node
+from meta_infer.ir.shapes import Dim
+from meta_infer.ops.importing import attr_float, attr_int, axis_in, present, shape_of, unsupported, wanted
+from meta_infer.ops.node_builder import NodeBuilder
+from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+from meta_infer.support.dtypes import FLOAT32, INT32, DType
+
+MICROSOFT = "com.microsoft"
+
+
+def _simplified(b: NodeBuilder, x: str, scale: str, dtype: DType, axes: tuple[int, ...], epsilon: float, out: str,
+                inverse: str = "") -> None:
+    """x / sqrt(mean(x²) + epsilon) * scale over `axes`, in float32 where x has fewer bits; `inverse` names 1/sqrt."""
+    wide = x if dtype.bits >= 32 else b.cast(x, FLOAT32)
+    kind = dtype if dtype.bits >= 32 else FLOAT32
+    mean = b.emit("ReduceMean", b.emit("Mul", wide, wide), axes=axes, keepdims=True)
+    root = b.emit("Sqrt", b.emit("Add", mean, b.scalar(epsilon, kind, "epsilon")))
+    if inverse:
+        b.emit("Reciprocal", root, out=inverse)
+    normal = b.emit("Div", wide, root)
+    b.emit("Mul", normal if kind == dtype else b.cast(normal, dtype), scale, out=out)
+
+
+def _import_simplified(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    b, rank = NodeBuilder.importing(node, ctx), len(shape_of(node, ctx))
+    x, scale = ctx.type_of(node.inputs[0]), ctx.type_of(node.inputs[1])
+    if x.dtype != scale.dtype:
+        raise unsupported(node, f"a scale of {scale.dtype} for a tensor of {x.dtype}", "cast one of them")
+    axes = tuple(range(axis_in(node, attr_int(node, "axis", -1), rank), rank))
+    inverse = node.outputs[1] if wanted(node, 1) else ""
+    _simplified(b, node.inputs[0], node.inputs[1], x.dtype, axes, attr_float(node, "epsilon", 1e-5),
+                node.outputs[0] or ctx.fresh("unused"), inverse)
+    return b.nodes
+
+
+def _import_skip(node: OnnxNode, ctx: ImportContext, simplified: bool) -> Iterable[Node]:
+    """norm(input + skip + bias); the fourth output is the sum."""
+    if wanted(node, 1) or wanted(node, 2):
+        raise unsupported(node, "the mean or inv_std_var output is used", "export the model in inference mode")
+    b, x = NodeBuilder.importing(node, ctx), node.inputs[0]
+    bias = 3 if simplified else 4
+    total = b.emit("Add", x, node.inputs[1], out="" if present(node, bias) else _sum_name(node))
+    if present(node, bias):
+        total = b.emit("Add", total, node.inputs[bias], out=_sum_name(node))
+    epsilon, axis = attr_float(node, "epsilon", 1e-12), len(shape_of(node, ctx)) - 1
+    out = node.outputs[0] or ctx.fresh("unused")
+    if simplified:
+        _simplified(b, total, node.inputs[2], ctx.type_of(x).dtype, (axis,), epsilon, out)
+        return b.nodes
+    beta = node.inputs[3] if present(node, 3) else ""
+    b.emit("LayerNormalization", total, node.inputs[2], beta, out=out, axis=axis, epsilon=epsilon)
+    return b.nodes
+
+
+def _sum_name(node: OnnxNode) -> str:
+    return node.outputs[3] if wanted(node, 3) else ""
+
+
+def _import_embed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """norm(words[ids] + positions[0..S or position_ids] + segments[segment_ids]); the second output counts the mask."""
+    b, (batch, steps) = NodeBuilder.importing(node, ctx), shape_of(node, ctx)
+    ids, segment_ids, words, positions, segments, gamma, beta = node.inputs[:7]
+    if bool(segment_ids) != bool(segments):
+        raise unsupported(node, "segment_ids and segment_embedding must be given together", "give both or neither")
+    place = node.inputs[8] if present(node, 8) else ""
+    width: Dim = ctx.type_of(positions).shape[1]
+    at = b.emit("Gather", positions, place, axis=0) if place else b.emit(
+        "Slice", positions, starts=(0, 0), sizes=(steps, width), steps=(1, 1))
+    sum_name = node.outputs[2] if wanted(node, 2) else ""
+    total = b.emit("Add", b.emit("Gather", words, ids, axis=0), at, out="" if segments else sum_name)
+    if segments:
+        total = b.emit("Add", total, b.emit("Gather", segments, segment_ids, axis=0), out=sum_name)
+    b.emit("LayerNormalization", total, gamma, beta, out=node.outputs[0] or ctx.fresh("unused"), axis=2,
+           epsilon=attr_float(node, "epsilon", 1e-12))
+    if wanted(node, 1):
+        _count_mask(b, node, batch)
+    return b.nodes
+
+
+def _count_mask(b: NodeBuilder, node: OnnxNode, batch: Dim) -> None:
+    """How many elements of each row of the mask are 1; 0 without a mask."""
+    if not present(node, 7):
+        b.emit("Expand", b.constant(np.zeros(1, np.int32)), out=node.outputs[1], shape=(batch,))
+        return
+    ones = b.cast(b.emit("Equal", node.inputs[7], b.scalar(1, INT32)), INT32)
+    b.emit("ReduceSum", ones, out=node.outputs[1], axes=(1,), keepdims=False)
+
+
+IMPORTS: tuple[OnnxImport, ...] = (
+    OnnxImport("SimplifiedLayerNormalization", 1, convert=_import_simplified),
+    OnnxImport("SkipLayerNormalization", 1, convert=partial(_import_skip, simplified=False), domain=MICROSOFT),
+    OnnxImport("SkipSimplifiedLayerNormalization", 1, convert=partial(_import_skip, simplified=True),
+               domain=MICROSOFT),
+    OnnxImport("EmbedLayerNormalization", 1, convert=_import_embed, domain=MICROSOFT))
