@@ -14,6 +14,7 @@ from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
 from meta_infer.kernels.elementwise import ELEMENTWISE
 from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
+from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.global_pool import GLOBAL_POOL
 from meta_infer.kernels.gru import GRU
@@ -25,9 +26,12 @@ from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.scatter import SCATTER
+from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
 from meta_infer.kernels.sizes import SIZES
 from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.top_k import TOP_K
 from meta_infer.kernels.transpose import TRANSPOSE
 
 KERNELS: tuple[Kernel, ...] = (
@@ -53,6 +57,13 @@ KERNELS: tuple[Kernel, ...] = (
     CONCAT,
     SLICE,
     GATHER,
+    GATHER_ND,
+    GATHER_ELEMENTS,
+    SCATTER,
+    TENSOR_SCATTER,
+    REVERSE_SEQUENCE,
+    ONE_HOT,
+    TOP_K,
     EXPAND,
     PAD,
     RESIZE,

@@ -47,7 +47,6 @@ GAPS: tuple[Gap, ...] = (
     Gap("Pow", "integer base with an exponent other than the constants 1 to 4", "pow computes in float32",
         "cast the base to float32"),
     Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
-    Gap("GatherElements", "dynamic shapes", "decomposes with constant strides", "fix the shape with --shape"),
     Gap("CumSum", "an axis of thousands, or a wide range of sizes", "decomposes in the square of the axis",
         "a smaller range in --shape"),
     Gap("Range", "more than 4 million elements possible", "decomposes with a constant of the largest size",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from meta_infer.ir.graph import Node
-from meta_infer.ir.shapes import Dim, product
+from meta_infer.ir.shapes import Dim
 from meta_infer.ops.attrs import Attrs, int_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
@@ -76,31 +76,6 @@ def _free(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[T
     return 0
 
 
-def _decompose_elements(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
-                        types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
-    """y = GatherElements(x, i)  ->  y = Gather(Reshape(x, [-1]), i' * stride of the axis + places on other axes)
-
-    with i' = i counted from the front. Of fixed shapes only: strides and places are constants.
-    """
-    x, indices, axis, origins = types[node.inputs[0]], types[node.inputs[1]], int_of(node.attrs, "axis"), node.origins
-    shape = tuple(d for d in x.shape if isinstance(d, int))
-    picked = tuple(d for d in indices.shape if isinstance(d, int))
-    if len(shape) != len(x.shape) or len(picked) != len(shape):
-        return None
-    dtype, strides = indices.dtype.numpy, [int(np.prod(shape[i + 1:])) for i in range(len(shape))]
-    places = sum((np.arange(n).reshape(-1, *(1,) * (len(picked) - i - 1)) * strides[i]
-                  for i, n in enumerate(picked) if i != axis), np.zeros((1,) * len(picked), np.int64))
-    low, around, front, scaled, flat, at = (fresh(node.outputs[0]) for _ in range(6))
-    size, stride, offset = (constant(np.asarray(v, dtype), "index") for v in (shape[axis], strides[axis], places))
-    zero, i = constant(np.zeros((), dtype), "zero"), node.inputs[1]
-    return (Node("Less", (i, zero), (low,), origins=origins), Node("Add", (i, size), (around,), origins=origins),
-            Node("Where", (low, around, i), (front,), origins=origins),
-            Node("Mul", (front, stride), (scaled,), origins=origins),
-            Node("Add", (scaled, offset), (at,), origins=origins),
-            Node("Reshape", (node.inputs[0],), (flat,), {"shape": (product(shape),)}, origins),
-            Node("Gather", (flat, at), node.outputs, {"axis": 0}, origins))
-
-
 def _gather_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape, picked, axis in (((5,), (), 0), ((5,), (3,), 0), ((4, 7), (2, 3), 0), ((4, 7), (3,), 1),
                                 ((2, 3, 5), (), 1), ((2, 3, 5), (1, 2), 2), ((5, 0), (2,), 0), ((30, 16), (0,), 0)):
@@ -119,7 +94,6 @@ def _elements_samples(rng: np.random.Generator) -> Iterable[Sample]:
 GATHER = OpDef("Gather", _infer_gather, _gather, _gather_samples, (OnnxImport("Gather", 1, convert=_import),),
                flops=_free)
 GATHER_ELEMENTS = OpDef("GatherElements", _infer_elements, _gather_elements, _elements_samples,
-                        (OnnxImport("GatherElements", 11, convert=_import),), flops=_free,
-                        decompose=_decompose_elements)
+                        (OnnxImport("GatherElements", 11, convert=_import),), flops=_free)
 
 OPS: tuple[OpDef, ...] = (GATHER, GATHER_ELEMENTS)

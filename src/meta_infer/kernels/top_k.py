@@ -1,0 +1,151 @@
+"""TopK: the k best elements of every line along one axis and where they are, best first.
+
+    few wanted:  a sorted list of the best so far; an element that beats the worst of them is inserted
+    many:        a merge sort of the whole line (bottom-up, between two halves of the scratch)
+
+Both are stable: of equal elements the one with the lower index comes first. NaN counts as the largest number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.group import PLAIN, Group, Layout, Variant
+from meta_infer.ir.loop import Buffer, Expr, Var, cast, const, maximum, minimum, select
+from meta_infer.ir.shapes import product
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.point import bind
+from meta_infer.kernels.rows import GRAIN
+from meta_infer.ops.attrs import bool_of, int_of
+from meta_infer.support.dtypes import INT64, DType
+
+# An insertion moves up to this many elements; beyond, sorting the line costs less.
+_FEW = 32
+# Passes of the merge sort: enough for a line of 2**40 elements.
+_PASSES = 40
+
+
+def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
+    if group.epilogue or group.prologue:
+        return
+    yield Variant("top_k", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Scratch of one line: `keys` and `places` hold two lines each."""
+
+    b: Builder
+    dtype: DType
+    largest: bool
+    keys: Buffer
+    places: Buffer
+
+    def beats(self, a: Expr, b: Expr) -> Expr:
+        """Whether key `a` comes before key `b` whatever their places."""
+        if not self.largest:
+            a, b = b, a
+        better = a.gt(b)
+        return better | (a.ne(a) & b.eq(b)) if self.dtype.is_float else better
+
+    def put(self, at: Expr, key: Expr, place: Expr) -> None:
+        self.b.store(self.keys, at, key)
+        self.b.store(self.places, at, place)
+
+    def move(self, source: Expr, target: Expr) -> None:
+        self.put(target, self.b.load(self.keys, source), self.b.load(self.places, source))
+
+
+def _select_few(lines: _Lines, src: Buffer, first: Expr, stride: Expr, size: Expr, wanted: Expr) -> None:
+    """The best `wanted` of the line at the front of the scratch."""
+    b = lines.b
+    kept = b.var(const(0), "kept")
+    with b.loop(0, size, name="at") as at:
+        key = b.let(b.load(src, first + at * stride), "key")
+        with b.when(kept.lt(wanted)):
+            _insert(lines, key, at, kept)
+            b.assign(kept, kept + 1)
+        with b.otherwise(), b.when(lines.beats(key, b.let(b.load(lines.keys, kept - 1), "worst"))):
+            _insert(lines, key, at, kept - 1)
+
+
+def _insert(lines: _Lines, key: Expr, place: Expr, count: Expr) -> None:
+    """Insert behind every one of the first `count` elements that does not lose to `key`; the rest move on."""
+    b = lines.b
+    before = b.var(const(0), "before")
+    with b.loop(0, count, name="j") as j:
+        loses = lines.beats(key, b.load(lines.keys, j))
+        b.assign(before, before + select(loses, const(0), const(1)))
+    with b.loop(0, count - before, name="j") as j:
+        lines.move(b.let(count - 1 - j), b.let(count - j))
+    lines.put(before, key, place)
+
+
+def _sort_line(lines: _Lines, src: Buffer, first: Expr, stride: Expr, size: Expr) -> Var:
+    """The whole line in order; returns the element of the scratch where it begins."""
+    b = lines.b
+    with b.loop(0, size, name="at") as at:
+        lines.put(at, b.load(src, first + at * stride), at)
+    here, width = b.var(const(0), "here"), b.var(const(1), "width")
+    with b.loop(0, _PASSES), b.when(width.lt(size)):
+        there = b.let(size - here, "there")
+        with b.loop(0, size, b.let(width * 2), name="left") as left:
+            _merge(lines, here, there, left, b.let(minimum(left + width, size), "middle"),
+                   b.let(minimum(left + width * 2, size), "right"))
+        b.assign(here, there)
+        b.assign(width, width * 2)
+    return here
+
+
+def _merge(lines: _Lines, here: Expr, there: Expr, left: Expr, middle: Expr, right: Expr) -> None:
+    """Runs [left, middle) and [middle, right) of the half at `here` to one run of the half at `there`."""
+    b = lines.b
+    low, high = b.var(left, "low"), b.var(middle, "high")
+    with b.loop(left, right, name="to") as to:
+        # Clamped reads: a run that is used up is not compared, but both sides are loaded.
+        low_key = b.let(b.load(lines.keys, here + minimum(low, middle - 1)), "low_key")
+        high_key = b.let(b.load(lines.keys, here + minimum(high, right - 1)), "high_key")
+        take_high = low.ge(middle) | (high.lt(right) & lines.beats(high_key, low_key))
+        with b.when(take_high):
+            lines.move(here + high, there + to)
+            b.assign(high, high + 1)
+        with b.otherwise():
+            lines.move(here + low, there + to)
+            b.assign(low, low + 1)
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    anchor, x = group.anchor, group.values[group.anchor.inputs[0]]
+    axis = int_of(anchor.attrs, "axis")
+    made = next(name for name in anchor.outputs if name in group.outputs)
+    b = Builder("top_k")
+    buffers = bind(b, group)
+    src, outputs = buffers[x.name], [buffers.get(name) for name in anchor.outputs]
+    size, wanted = b.dim(x.shape[axis]), b.dim(group.values[made].shape[axis])
+    inner, rows = b.dim(product(x.shape[axis + 1:])), b.dim(product((*x.shape[:axis], *x.shape[axis + 1:])))
+    lines = _Lines(b, x.dtype, bool_of(anchor.attrs, "largest"), b.scratch("keys", x.dtype, size * 2),
+                   b.scratch("places", INT64, size * 2))
+    per_chunk = maximum(const(GRAIN // 4) // maximum(size, 1), 1)
+    with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:
+        start = b.let(chunk * per_chunk, "start")
+        with b.loop(start, minimum(start + per_chunk, rows), name="row") as row:
+            outer, column = b.let(row // inner, "outer"), b.let(row % inner, "column")
+            first = b.let(outer * size * inner + column, "first")
+            found = b.var(const(0), "found")
+            with b.when(wanted.le(_FEW)), b.when(wanted.gt(0)):
+                _select_few(lines, src, first, inner, size, wanted)
+            with b.when(wanted.gt(_FEW)):
+                b.assign(found, _sort_line(lines, src, first, inner, size))
+            with b.loop(0, wanted, name="rank") as rank:
+                target = b.let((outer * wanted + rank) * inner + column, "target")
+                for output, held in zip(outputs, (lines.keys, lines.places), strict=False):
+                    if output is not None:
+                        b.store(output, target, cast(b.load(held, found + rank), output.dtype))
+    func, dims = b.finish()
+    return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
+
+
+TOP_K = Kernel("top_k", ("TopK",), _variants, _lower)
