@@ -162,6 +162,8 @@ CASES = {
     "Shape": case("Shape", 7, [x(2, 3, 4)]),
     "Squeeze 11 without axes": case("Squeeze", 11, [x(1, 3, 1)]),
     "Where": case("Where", 9, [np.array([True, False, True]), x(3), x(2, 1)]),
+    "Reshape by data": case("Reshape", 13, [x(2, 3, 4), i64(0, -1)]),
+    "ConstantOfShape by data": case("ConstantOfShape", 9, [i64(3, 0, 2)]),
     "Trilu default": case("Trilu", 14, [x(3, 4)]),
 }
 
@@ -176,7 +178,6 @@ def test_imported_computes_the_same(name: str, tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "reshape to data": (case("Reshape", 13, [x(6), i64(2, 3)]), "depends on data"),
     "reshape to what does not fit": (case("Reshape", 13, [x(6), None], {1: i64(-1, 4)}), "cannot be viewed"),
     "training dropout": (case("Dropout", 12, [x(2), None, None], {1: np.array(0.5, F32), 2: np.array(True)}),
                          "training_mode"),

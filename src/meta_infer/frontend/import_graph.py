@@ -6,6 +6,7 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
@@ -99,8 +100,8 @@ class GraphImporter:
         body.constants[name] = self._known[name] = array
         self._value(body, name, constant_type(array))
 
-    def _fresh_symbol(self, hint: str, lo: int, hi: int) -> Dim:
-        return Symbol(self._symbols.identifier(hint), lo, hi).dim
+    def _fresh_symbol(self, hint: str, lo: int, hi: int, maker: str) -> Dim:
+        return Symbol(self._symbols.identifier(hint), lo, hi, maker=maker).dim
 
     # --- nodes ------------------------------------------------------------------------------------------------
 
@@ -139,9 +140,9 @@ class GraphImporter:
         convert = rule.convert
         with self._explained(label, inputs):
             made = [Node(proto.op_type, inputs, outputs, attributes.plain, (node.name,), tuple(regions.values()))
-                    ] if convert is None else convert(node, self._context(body))
+                    ] if convert is None else convert(node, self._context(body, node.name))
             for core in made:
-                self._emit(body, core if core.origins else replace(core, origins=(node.name,)))
+                self._emit_for(body, node.name, core)
         self._position += 1
         for onnx_name in proto.output:
             if onnx_name not in live:
@@ -150,6 +151,9 @@ class GraphImporter:
                 raise InternalError(f"its importer made no output {onnx_name!r}", what=label)
             if onnx_name in body.declared:
                 check_declared(body.declared[onnx_name], self._types[name], f"{label}, output {onnx_name!r}")
+
+    def _emit_for(self, body: _Body, origin: str, core: Node) -> None:
+        self._emit(body, core if core.origins else replace(core, origins=(origin,)))
 
     def _emit(self, body: _Body, node: Node) -> None:
         """Type the outputs of a core node and add it, or the constants it is known to give."""
@@ -171,13 +175,14 @@ class GraphImporter:
                 self._value(body, name, found)
         body.nodes.append(node)
 
-    def _context(self, body: _Body) -> ImportContext:
+    def _context(self, body: _Body, origin: str) -> ImportContext:
         def constant(array: np.ndarray, hint: str) -> str:
             name = self._names.unique(hint)
             self._constant(body, name, np.asarray(array))
             return name
 
-        return ImportContext(constant, self._names.unique, self._known.get, self._types.__getitem__)
+        return ImportContext(constant, self._names.unique, self._known.get, self._types.__getitem__,
+                             partial(self._emit_for, body, origin), self._fresh_symbol)
 
     # --- subgraphs --------------------------------------------------------------------------------------------
 

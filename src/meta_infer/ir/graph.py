@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
-from meta_infer.ir.shapes import Dim, Symbol, symbols_of
+from meta_infer.ir.shapes import Dim, Expr, Symbol, symbols_of
 from meta_infer.support.dtypes import DType
 
 Shape = tuple[Dim, ...]
@@ -61,6 +62,13 @@ class Value:
         return f"%{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
+def attr_symbols(attr: Attr) -> set[Symbol]:
+    """Every symbol in the dimensions that an attribute holds."""
+    if isinstance(attr, tuple):
+        return {symbol for item in attr for symbol in attr_symbols(item)}
+    return symbols_of(attr) if isinstance(attr, Expr) else set()
+
+
 _NO_ATTRS: Mapping[str, Attr] = MappingProxyType({})
 
 
@@ -85,10 +93,19 @@ class Node:
         return f"node {'+'.join(self.origins) or self.outputs[0]!r} ({self.op})"
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Every value this node needs: its inputs that are present and what its regions capture."""
+    def operands(self) -> tuple[str, ...]:
+        """Every value whose elements this node reads: its inputs that are present and what its regions capture."""
         captured = [c for region in self.regions for c in region.captures]
         return tuple(dict.fromkeys([i for i in self.inputs if i] + captured))
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """Every value that must be computed before this node: its operands, and what makes its attributes' sizes known.
+
+        Reshape(%x) {shape = ([n], 2)} waits for the value that tells n, though it reads no element of it.
+        """
+        makers = [s.maker for attr in self.attrs.values() for s in attr_symbols(attr) if s.maker]
+        return tuple(dict.fromkeys([*self.operands, *(m for m in makers if m not in self.outputs)]))
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,9 @@ class Graph:
             for value in graph.values.values():
                 for dim in value.shape:
                     found.update({s.name: s for s in symbols_of(dim)})
+            for node in graph.nodes:
+                for attr in node.attrs.values():
+                    found.update({s.name: s for s in attr_symbols(attr)})
         return found
 
     @property

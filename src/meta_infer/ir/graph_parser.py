@@ -72,7 +72,10 @@ class _Parser:
             if token.text == "symbol" and tokens[i + 2].text == "in":
                 name, step = tokens[i + 1].text, int(tokens[i + 5].text)
                 lo, hi = (int(part) for part in tokens[i + 3].text[1:-1].split(","))
-                self._symbols[name] = Symbol(name, lo, hi, step)
+                self._at = i + 6
+                maker = self.ref() if self.take_if("from") else ""
+                self._symbols[name] = Symbol(name, lo, hi, step, maker)
+        self._at = 0
 
     # --- tokens -------------------------------------------------------------------------------------------
 
@@ -154,6 +157,8 @@ class _Parser:
             if self.take_if("symbol"):
                 for _ in range(5):                             # NAME in [lo, hi] step N, read above
                     self.take()
+                if self.take_if("from"):
+                    self.ref()
             elif self.take_if("const"):
                 made = self.typed(values)
                 self.expect("=")

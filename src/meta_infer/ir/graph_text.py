@@ -2,6 +2,7 @@
 
     graph main(%x: float32[N, 4] @"x", %c: bool[]) -> (%y) {
       symbol N in [1, 8] step 1
+      symbol k in [0, 32] step 1 from %found
       const %w: float32[4] = (1.0, 2.0, 3.0, 4.0)
       const %big: float32[512, 512] = #3f9a01c2d4e5f607
       %s: float32[N, 4] @"sum" = Add(%x, %w) from ("add1")
@@ -24,7 +25,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Graph, Node, Quant, Value, walk_graphs
+from meta_infer.ir.graph import Attr, Graph, Node, Quant, Value, attr_symbols, walk_graphs
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
 from meta_infer.support.dtypes import DType
 
@@ -38,7 +39,8 @@ def print_graph(graph: Graph) -> str:
     found = {symbol.name: symbol for symbol in symbols_used(graph)}
     for name in sorted(found):
         symbol = found[name]
-        lines.append(f"  symbol {name} in [{symbol.lo}, {symbol.hi}] step {symbol.step}")
+        made = f" from %{word(symbol.maker)}" if symbol.maker else ""
+        lines.append(f"  symbol {name} in [{symbol.lo}, {symbol.hi}] step {symbol.step}{made}")
     lines += [f"  {line}" for line in _body(graph)]
     return "\n".join([*lines, "}", ""])
 
@@ -75,14 +77,8 @@ def symbols_used(graph: Graph) -> set[Symbol]:
                 found |= symbols_of(dim)
         for node in holder.nodes:
             for attr in node.attrs.values():
-                found |= _attr_symbols(attr)
+                found |= attr_symbols(attr)
     return found
-
-
-def _attr_symbols(attr: Attr) -> set[Symbol]:
-    if isinstance(attr, tuple):
-        return {symbol for item in attr for symbol in _attr_symbols(item)}
-    return symbols_of(attr) if isinstance(attr, Expr) else set()
 
 
 def word(name: str) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-
 UNBOUNDED = (1 << 31) - 1
 """`hi` of a symbol without a known bound. Bounds are plain integers in Python, however many such symbols a dim
 multiplies; while running such dims saturate at 2^56, and a symbol beyond this value is a run-time error."""

@@ -25,12 +25,26 @@ class Temp:
 
 
 @dataclass(frozen=True)
+class SizeFound:
+    """Symbol `symbol` takes its value from element `index` of temp `source`, of int64."""
+
+    symbol: str
+    source: str
+    index: int = 0
+
+
+@dataclass(frozen=True)
 class KernelCall:
-    """One launch. `args` name, for each param of `func`: a group input/output, a `packed` constant or a temp."""
+    """One launch. `args` name, for each param of `func`: a group input/output, a `packed` constant or a temp.
+
+    `finds` are the sizes known once it has run. A kernel whose output's size depends on data has two calls: one
+    counts into a temp, the other, whose dims may use the symbol, writes exactly as much.
+    """
 
     func: LoopFunc
     args: tuple[str, ...]
     dims: tuple[Dim, ...]
+    finds: tuple[SizeFound, ...] = ()
 
 
 @dataclass(frozen=True)

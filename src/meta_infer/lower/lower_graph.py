@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
-from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program
+from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower import control_flow
@@ -16,6 +16,7 @@ from meta_infer.lower.convert_layout import buffer_in_layout
 from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
 from meta_infer.lower.program_builder import ProgramBuilder
 from meta_infer.lower.views import slice_view_offset
+from meta_infer.ops.attrs import dims_of
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
 
@@ -51,6 +52,8 @@ class Lowerer:
             control_flow.lower_control_flow(self, group, plan, commands)
         elif variant.kernel == "view":
             self._lower_view(group, plan, commands)
+            if group.anchor.op == "BindDims":
+                commands += self._sizes_found(group)
         elif (offset := slice_view_offset(group, variant)) is not None:
             source = self.buffer(plan, commands, group.inputs[0])
             self.builder.view(group.values[group.outputs[0]], source, offset)
@@ -62,6 +65,11 @@ class Lowerer:
         source = self.buffer(plan, commands, group.inputs[0])
         if (out.name, PLAIN) not in self.builder.where:            # else the source was placed in the output already
             self.builder.view(out, source)
+
+    def _sizes_found(self, group: Group) -> list[Command]:
+        """Every symbol that a BindDims group makes known takes its element of the operand."""
+        found, source = dims_of(group.anchor.attrs, "sizes"), self.builder.where[group.outputs[0], PLAIN]
+        return [SetDim(symbol.name, source, i) for i, size in enumerate(found) for symbol in symbols_of(size)]
 
     def _lower_kernel(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant

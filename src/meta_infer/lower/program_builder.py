@@ -11,7 +11,7 @@ import numpy as np
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Layout
 from meta_infer.ir.loop import LoopFunc
-from meta_infer.ir.program import BufferDecl, Call, Command
+from meta_infer.ir.program import BufferDecl, Call, Command, SetDim
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.support.dtypes import BOOL, INT64, DType, dtype_of
@@ -104,5 +104,9 @@ class ProgramBuilder:
             args[name] = self.constant(f"{stem}/{name}", array)
         for temp in lowering.temps:
             args[temp.name] = self.temp(f"{stem}/{temp.name}", temp.dtype, temp.shape)
-        return [Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins), label)
-                for call in lowering.calls]
+        commands: list[Command] = []
+        for call in lowering.calls:
+            commands.append(Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins),
+                                 label))
+            commands += [SetDim(found.symbol, args[found.source], found.index) for found in call.finds]
+        return commands

@@ -13,8 +13,9 @@ import numpy as np
 
 from meta_infer.ir.graph import Attr, Graph, Node, Shape, Value
 from meta_infer.ir.shapes import Expr, Symbol, evaluate, symbols_of
+from meta_infer.ops.attrs import dims_of
 from meta_infer.ops.registry import op_named
-from meta_infer.support.dtypes import DType
+from meta_infer.support.dtypes import DType, dtype_of
 from meta_infer.support.errors import InputError, InternalError
 
 Watch = Callable[[Value, np.ndarray], None]
@@ -94,7 +95,7 @@ class _Run:
         """The array in the type the run uses; binds the named dimensions it shows."""
         what = f"input {value.name!r}"
         given = np.asarray(array)
-        if given.dtype.name != value.dtype.name:
+        if dtype_of(given) != value.dtype:
             raise InputError(f"is {given.dtype}, the model wants {value.dtype}", what=what)
         if given.ndim != value.rank:
             raise InputError(f"has rank {given.ndim}, the model wants {value}", what=what)
@@ -151,7 +152,7 @@ class _Run:
                     self.symbols.setdefault(symbol.name, size)
         unbound = [s for dim in value.shape for s in symbols_of(dim) if s.name not in self.symbols]
         dtype = self.promote(value.dtype)
-        if array.dtype.name != dtype.name or (not unbound and array.shape != self.shape(value.shape)):
+        if dtype_of(array) != dtype or (not unbound and array.shape != self.shape(value.shape)):
             raise InternalError(f"reference gave {array.dtype}{list(array.shape)}, inferred was {value}",
                                 what=node.label)
         return array
@@ -163,6 +164,10 @@ class _Run:
             return self.graph(node.regions[0 if cond else 1], [], scope)
         if node.op == "Loop":
             return self.loop(node, arrays, scope)
+        if node.op == "BindDims":
+            found = zip(dims_of(node.attrs, "sizes"), cast(np.ndarray, arrays[0]).reshape(-1), strict=True)
+            self.symbols.update({symbol.name: int(size) for dim, size in found for symbol in symbols_of(dim)})
+            return (cast(np.ndarray, arrays[0]),)
         attrs = fix_attrs(node.attrs, self.symbols)
         attrs = {k: self.promote(a) if isinstance(a, DType) else a for k, a in attrs.items()}
         with np.errstate(all="ignore"):

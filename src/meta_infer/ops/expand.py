@@ -9,6 +9,7 @@ import numpy as np
 from meta_infer.ir.graph import Node, Shape
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
+from meta_infer.ops.bind_dims import sizes_input
 from meta_infer.ops.broadcast import broadcast_content, broadcast_shapes, text
 from meta_infer.ops.elementwise import bools, floats, ints
 from meta_infer.ops.importing import core_node, dims_input, shape_of, unsupported
@@ -46,7 +47,7 @@ def _import_expand(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 def _import_constant_of_shape(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """An absent value is float32 zero."""
     fill = node.tensors.get("value", np.zeros(1, np.float32)).reshape(())
-    shape = dims_input(node, ctx, 0, "shape")
+    shape = sizes_input(node, ctx, 0, "shape")
     return (core_node(node, "Expand", (ctx.constant(fill, "fill"),), node.outputs, shape=shape),)
 
 

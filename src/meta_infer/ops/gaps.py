@@ -20,7 +20,6 @@ class Gap:
 
 
 GAPS: tuple[Gap, ...] = (
-    Gap("Reshape", "shape depends on data", "sizes must be known from shapes alone", "a constant or Shape-based shape"),
     Gap("Slice", "positions depend on data", "sizes must be known from shapes alone", "positions from Shape"),
     Gap("Squeeze", "no axes, and a dynamic size that may be 1", "the rank would depend on the input", "give the axes"),
     Gap("Split", "unequal parts without sizes before opset 18", "not defined by ONNX", "give the sizes"),

@@ -63,6 +63,11 @@ def constant_of(node: OnnxNode, ctx: ImportContext, i: int, what: str) -> np.nda
     return found
 
 
+def is_known(ctx: ImportContext, name: str) -> bool:
+    """Whether the elements of a small integer value depend on shapes only, not on data."""
+    return ctx.known(name) is not None or ctx.type_of(name).content is not None
+
+
 def dims_input(node: OnnxNode, ctx: ImportContext, i: int, what: str) -> tuple[Dim, ...]:
     """The elements of a small integer input as dims (symbolic ones included).
 

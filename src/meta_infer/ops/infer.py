@@ -12,7 +12,8 @@ from meta_infer.ops.opdef import InferContext, ShapeError, TensorType
 from meta_infer.ops.registry import op_named
 from meta_infer.support.dtypes import dtype_of
 
-FreshSymbol = Callable[[str, int, int], Dim]
+FreshSymbol = Callable[[str, int, int, str], Dim]
+"""(hint, lo, hi, maker) -> a new symbol, whose size the computation of value `maker` tells."""
 
 
 def infer_node(node: Node, types: Mapping[str, TensorType], constants: Mapping[str, np.ndarray],
@@ -28,7 +29,9 @@ def infer_node(node: Node, types: Mapping[str, TensorType], constants: Mapping[s
 
     inputs = tuple(types[name] if name else None for name in node.inputs)
     known = {i: constants[name] for i, name in enumerate(node.inputs) if name in constants}
-    context = InferContext(node, inputs, known, infer_region, fresh_symbol)
+    maker = next((name for name in node.outputs if name), "")
+    context = InferContext(node, inputs, known, infer_region,
+                           lambda hint, lo, hi: fresh_symbol(hint, lo, hi, maker))
     try:
         return tuple(op_named(node.op).infer(context))
     except ShapeError as error:
@@ -53,10 +56,10 @@ def counted_symbols(prefix: str = "dyn") -> FreshSymbol:
     """A maker of symbols for sizes known only at run time: `dyn_hint_1`, `dyn_hint_2`, ..."""
     count = 0
 
-    def fresh(hint: str, lo: int, hi: int) -> Dim:
+    def fresh(hint: str, lo: int, hi: int, maker: str) -> Dim:
         nonlocal count
         count += 1
-        return Symbol(f"{prefix}_{hint}_{count}", lo, hi).dim
+        return Symbol(f"{prefix}_{hint}_{count}", lo, hi, maker=maker).dim
 
     return fresh
 

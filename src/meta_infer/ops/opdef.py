@@ -106,12 +106,17 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class ImportContext:
-    """Lets an importer make and look up values: `constant(array, hint) -> name`, `fresh(hint) -> unused name`."""
+    """Lets an importer make and look up values: `constant(array, hint) -> name`, `fresh(hint) -> unused name`.
+
+    What `emit` adds can be looked up as soon as it returns.
+    """
 
     constant: Callable[[np.ndarray, str], str]
     fresh: Callable[[str], str]
     known: Callable[[str], np.ndarray | None]           # contents of a value that is constant at import
     type_of: Callable[[str], TensorType]
+    emit: Callable[[Node], None]                        # adds a core node at once, before those the importer gives
+    fresh_symbol: Callable[[str, int, int, str], Dim]   # (hint, lo, hi, value that tells the size while running)
 
 
 Importer = Callable[[OnnxNode, ImportContext], Iterable[Node]]

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, bounds, divisible, product
+from meta_infer.ir.shapes import Dim, bounds, divisible, product, symbols_of
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
+from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
@@ -18,6 +19,7 @@ from meta_infer.ops.importing import (
     core_node,
     dims_input,
     ints_input,
+    is_known,
     present,
     shape_of,
     unsupported,
@@ -32,6 +34,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.size_math import SizeMath
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -40,7 +43,7 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     low, high = bounds(wanted - count)
     if low > 0 or high < 0:
         raise ShapeError(f"cannot view {text(x.shape)} as {text(shape)}: the number of elements differs")
-    if count != wanted and (isinstance(count, int) or isinstance(wanted, int)):
+    if count != wanted and (isinstance(count, int) or isinstance(wanted, int)) and not found_while_running(shape):
         raise ShapeError(f"can view {text(x.shape)} as {text(shape)} for some of the sizes in range only; "
                          "narrow the range")
     return (TensorType(x.dtype, shape, ctx.content(0) if len(shape) <= 1 else None),)
@@ -82,8 +85,28 @@ def resolve_shape(node: OnnxNode, old: Shape, wanted: tuple[Dim, ...], allow_zer
 
 def _import_reshape(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """`allowzero` exists since opset 14."""
+    if not is_known(ctx, node.inputs[1]):
+        return _view(node, _computed_shape(node, ctx))
     wanted = dims_input(node, ctx, 1, "shape")
     return _view(node, resolve_shape(node, shape_of(node, ctx), wanted, bool(attr_int(node, "allowzero"))))
+
+
+def _computed_shape(node: OnnxNode, ctx: ImportContext) -> Shape:
+    """The shape operand, computed from data, with 0 and -1 worked out by the model itself while it runs."""
+    math, old = SizeMath(node, ctx), shape_of(node, ctx)
+    shape = math.vector(node.inputs[1], "shape")
+    rank, total = math.length(shape), math.reduce("Prod", math.dims((1, *old)), 0)
+    if not attr_int(node, "allowzero"):
+        shape = math.where(math.equal(shape, 0), math.dims((*old, *(0,) * rank)[:rank]), shape)
+    open = math.equal(shape, -1)
+    rest = math.reduce("Prod", math.where(open, 1, shape), 0)
+    shape = math.where(open, math.div(total, rest), shape)
+    return bind_dims(node, ctx, shape, [(0, max(bounds(product(old))[1], 0))] * rank, "reshape")
+
+
+def found_while_running(shape: Shape) -> bool:
+    """Whether some size of `shape` is told by data: whether it fits is checked while running."""
+    return any(symbol.maker for dim in shape for symbol in symbols_of(dim))
 
 
 def _squeeze(node: OnnxNode, shape: Shape, axes: tuple[int, ...] | None) -> tuple[Node, ...]:

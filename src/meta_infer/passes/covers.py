@@ -74,7 +74,7 @@ def _group(flow: Flow, nodes: Sequence[Node], anchor: Node, values: Mapping[str,
     keys = frozenset(map(key_of, nodes))
     at = next(i for i, node in enumerate(nodes) if key_of(node) == key_of(anchor))
     made = [name for node in nodes for name in node.outputs if name]
-    reads = [name for node in (anchor, *nodes[:at], *nodes[at + 1:]) for name in node.reads]
+    reads = [name for node in (anchor, *nodes[:at], *nodes[at + 1:]) for name in node.operands]
     inputs = tuple(dict.fromkeys(name for name in reads if name not in made))
     out = set(leaving(flow, keys))
     return Group(anchor, inputs, tuple(name for name in made if name in out),

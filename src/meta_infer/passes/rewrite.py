@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
+from typing import cast
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Graph, Node, Value, free_names, walk_graphs
+from meta_infer.ir.graph import Attr, Graph, Node, Shape, Value, attr_symbols, free_names, walk_graphs
+from meta_infer.ir.shapes import Expr, substitute
 from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
 from meta_infer.ops.opdef import TensorType
 from meta_infer.support.dtypes import dtype_of
@@ -40,6 +42,7 @@ class Edit:
         self._maker: dict[str, str] = {}
         self._users: dict[str, dict[str, None]] = {}
         self._at = self._added = 0
+        self._renamed: dict[str, str] = {}                   # values that tell sizes while running: old name, new name
         for i, node in enumerate(graph.nodes):
             self._insert(node, (i, 0))
 
@@ -197,6 +200,7 @@ class Edit:
             self._values[new] = replace(self._values[new], origin=self.value(old).origin)
         for user in self.users(old):
             self.swap(user, rename_reads(user, {old: new}))
+        self._renamed[old] = new
         self.changed = True
 
     def own_constants(self) -> dict[str, np.ndarray]:
@@ -232,7 +236,7 @@ class Edit:
         constants = {name: array for name, array in self._constants.items() if name in read}
         made = {name for node in nodes for name in node.outputs if name}
         kept = made | set(constants) | set(self._graph.inputs)
-        values = {name: value for name, value in self._values.items() if name in kept}
+        values = {name: _with_makers(value, self._renamed) for name, value in self._values.items() if name in kept}
         result = self._graph.replace(nodes=nodes, values=values, constants=constants, outputs=self.outputs)
         return result.replace(captures=free_names(result)) if self._outer is not None else result
 
@@ -315,7 +319,8 @@ def same_type(a: Value, b: Value) -> bool:
 def rename_reads(node: Node, names: Mapping[str, str]) -> Node:
     """`node` reading other values, its regions included."""
     regions = tuple(_rename_region(region, names) for region in node.regions)
-    return replace(node, inputs=tuple(names.get(i, i) for i in node.inputs), regions=regions)
+    attrs = {key: _rename_makers(attr, names) for key, attr in node.attrs.items()}
+    return replace(node, inputs=tuple(names.get(i, i) for i in node.inputs), attrs=attrs, regions=regions)
 
 
 def _rename_region(region: Graph, names: Mapping[str, str]) -> Graph:
@@ -323,5 +328,21 @@ def _rename_region(region: Graph, names: Mapping[str, str]) -> Graph:
         return region
     nodes = tuple(rename_reads(node, names) for node in region.nodes)
     outputs = tuple(names.get(o, o) for o in region.outputs)
-    renamed = region.replace(nodes=nodes, outputs=outputs)
+    values = {name: _with_makers(value, names) for name, value in region.values.items()}
+    renamed = region.replace(nodes=nodes, outputs=outputs, values=values)
     return renamed.replace(captures=free_names(renamed))
+
+
+def _with_makers(value: Value, names: Mapping[str, str]) -> Value:
+    """`value` whose symbols become known by other values."""
+    if not names or value.is_static:
+        return value
+    return replace(value, shape=cast(Shape, _rename_makers(value.shape, names)))
+
+
+def _rename_makers(attr: Attr, names: Mapping[str, str]) -> Attr:
+    """`attr`, in whose dimensions the symbols of value `old` become those of value `names[old]`."""
+    if isinstance(attr, tuple):
+        return tuple(_rename_makers(item, names) for item in attr)
+    moved = {s.name: replace(s, maker=names[s.maker]).dim for s in attr_symbols(attr) if s.maker in names}
+    return substitute(attr, moved) if moved and isinstance(attr, Expr) else attr
