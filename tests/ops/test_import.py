@@ -199,7 +199,6 @@ REFUSED = {
     "LSTM activation": (case("LSTM", 14, [x(3, 2, 4), x(1, 12, 4), x(1, 12, 3)], hidden_size=3,
                              activations=["Sigmoid", "Softsign", "Tanh"]), "Softsign"),
     "layer norm statistics": (case("LayerNormalization", 17, [x(2, 3), x(3)], outputs=2), "InvStdDev"),
-    "integer power of data": (case("Pow", 13, [i64(2, 3), i64(2, 3)]), "integer base"),
     "uneven split": (case("Split", 13, [x(5)], outputs=2), "equal parts"),
     "pads by data": (case("Pad", 13, [x(4), i64(1, 1)]), "depends on data"),
     "spatial 0": (case("BatchNormalization", 7, [x(2, 3, 2), x(3, 2), x(3, 2), x(3, 2), abs(x(3, 2))], spatial=0),

@@ -109,4 +109,5 @@ IS_INF = elementwise("IsInf", 1, _is_inf, _is_inf_expr, unary_samples(special=OD
     {"detect_positive": p, "detect_negative": n} for p in (0, 1) for n in (0, 1))), gives=BOOL, takes=is_float,
     onnx=(OnnxImport("IsInf", 10),), keeps_zero=True)
 
-OPS: tuple[OpDef, ...] = (EXP, LOG, SQRT, ERF, NEG, ABS, FLOOR, CEIL, ROUND, SIGN, RECIPROCAL, SIN, COS, NOT, IS_NAN, IS_INF)
+OPS: tuple[OpDef, ...] = (EXP, LOG, SQRT, ERF, NEG, ABS, FLOOR, CEIL, ROUND, SIGN, RECIPROCAL, SIN, COS, NOT, IS_NAN,
+                          IS_INF)

@@ -43,8 +43,6 @@ GAPS: tuple[Gap, ...] = (
     Gap("GRU", "sequence_lens below the number of steps", "all sequences run to the end", "one length, no padding"),
     Gap("GRU", "clip, layout 1", "rarely exported", "the plain form"),
     Gap("GRU", "activations other than Sigmoid, Tanh, Relu", "rarely exported", "the default activations"),
-    Gap("Pow", "integer base with an exponent other than the constants 1 to 4", "pow computes in float32",
-        "cast the base to float32"),
     Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
     Gap("CumSum", "an axis of thousands, or a wide range of sizes", "decomposes in the square of the axis",
         "a smaller range in --shape"),

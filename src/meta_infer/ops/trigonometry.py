@@ -1,8 +1,8 @@
 """Tan and the inverse, hyperbolic and inverse hyperbolic functions.
 
 All but Tan are computed in float64 and rounded once: results of float32 and narrower are within 0.51 ulp, those of
-float64 within a few ulp. Tan is sin / cos in its own dtype, 2 ulp, which are reduced with care for huge arguments
-(float64 beyond 2^20 pi/2: see docs/vector-math.md). The expressions share subexpressions, which code generators compute once.
+float64 within a few ulp. Tan is sin / cos, 2 ulp; for huge float64 arguments see docs/vector-math.md. The expressions
+share subexpressions, which code generators compute once.
 
 Sources: fdlibm (Sun Microsystems, 1993) for the polynomials of atan, asin and acos and for the arrangement of the
 others; expm1 by Cody and Waite's reduction as exp in docs/vector-math.md; log1p(x) = ln u - ((u - 1) - x) / u with
@@ -21,7 +21,7 @@ from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.elementwise import elementwise, floats, is_float, unary_samples
 from meta_infer.ops.elementwise_unary import ODD
 from meta_infer.ops.opdef import OnnxImport, OpDef, Sample
-from meta_infer.support.dtypes import FLOAT64, INT64
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT64
 
 _ATAN = (1.62858201153657823623e-02, -3.65315727442169155270e-02, 4.97687799461593236017e-02,
          -5.83357013379057348645e-02, 6.66107313738753120669e-02, -7.69187620504482999495e-02,
@@ -73,7 +73,8 @@ def log1p(x: Expr) -> Expr:
 
 
 def _tan_expr(attrs: Attrs, x: Expr) -> Expr:
-    return intrin("sin", x) / intrin("cos", x)
+    wide = cast(x, FLOAT32) if x.type.dtype.bits < 32 else x
+    return cast(intrin("sin", wide) / intrin("cos", wide), x.type.dtype)
 
 
 def _atan(x: Expr) -> Expr:
