@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.interpret_loop import interpret
 from meta_infer.ir.loop import MATH, Expr, LoopFunc, cast, intrin, iota, mad, minimum, splat, unary
 from meta_infer.ir.loop_text import print_func
-from meta_infer.ir.shapes import Symbol, ceildiv, dim_max, dim_min, evaluate
+from meta_infer.ir.shapes import UNBOUNDED, Symbol, ceildiv, dim_max, dim_min, evaluate
 from meta_infer.support.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, DType
 from meta_infer.support.errors import UnsupportedError
 from meta_infer.support.switches import read_switches
@@ -176,6 +177,30 @@ def test_dims_are_floor_division_and_extremes(cache: Path) -> None:
     for n_value, m_value in ((0, 1), (1, 50), (999, 7), (8, 3), (1000, 50)):
         want = [evaluate(d, {"N": n_value, "M": m_value}) for d in dims]
         assert module.eval_dims([n_value, m_value], len(dims)) == want
+
+
+def test_dims_beyond_2_to_the_56_saturate(cache: Path) -> None:
+    """What stays below on the way is exact; what passes it stays there, whatever follows."""
+    a, b, c = (Symbol(name, 0, UNBOUNDED) for name in "ABC")
+    product = a.dim * b.dim * c.dim
+    dims = (product, product - a.dim * a.dim * b.dim, (product + 7) // c.dim - 1, dim_min(product, a.dim), -2 * product,
+            dim_max(1 - product, 4 - b.dim), (product - a.dim * c.dim) // 3, product * (1 << 40))
+    artifact = compile_module(emit_module([], dims, (a, b, c), host_isa()), host_isa(),
+                              switches=replace(read_switches(), cache=cache))
+    module, most = LoadedModule(artifact.path), 1 << 56
+
+    def sized(values: dict[str, int]) -> list[int]:
+        return module.eval_dims([values[n] for n in "ABC"], len(dims))
+
+    rng = random.Random(0)
+    for _ in range(200):
+        values = {n: rng.choice((0, 1, 2, 3, 1000, rng.randint(0, 4000))) for n in "ABC"}
+        if values["C"] and evaluate(product, values) < 1 << 16:
+            assert sized(values) == [evaluate(d, values) for d in dims]
+    huge = dict.fromkeys("ABC", UNBOUNDED)
+    assert sized(huge) == [most, most, most, UNBOUNDED, -most, 4 - UNBOUNDED, most, most]
+    assert sized(huge | {"C": 0})[0] == 0 and sized(huge | {"B": 0})[1] == 0
+    assert all(abs(value) <= most for n in "ABC" for value in sized(huge | {n: 2}))
 
 
 def test_names_that_mean_something_in_c(cache: Path) -> None:

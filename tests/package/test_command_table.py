@@ -13,7 +13,7 @@ import pytest
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
-from meta_infer.ir.program import BufferDecl, Command, Copy, Fill, If, Loop, MemoryPlan, Program, SetDim, Wait
+from meta_infer.ir.program import BufferDecl, Command, Copy, Fill, If, InputDim, Loop, MemoryPlan, Program, SetDim, Wait
 from meta_infer.ir.shapes import Expr, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
@@ -159,6 +159,9 @@ def test_what_the_runtime_cannot_hold_is_refused() -> None:
         encode_program(replace(program, buffers={**program.buffers, "out_a": deep}), plan_memory(program), (), placed)
     huge = Symbol("huge", 0, 1 << 40)
     wide = replace(program.buffers["a_at_k"], offset=huge.dim * huge.dim)
+    shaped = BufferDecl("x", INT64, (huge.dim,), "input")
+    given = replace(program, buffers={**program.buffers, "a_at_k": wide, "x": shaped}, inputs=("x",),
+                    symbols={"huge": huge, "k": K}, input_dims=(InputDim(huge, "x", 0),))
     with pytest.raises(InternalError, match="more than the runtime can address"):
-        encode_program(replace(program, buffers={**program.buffers, "a_at_k": wide}, symbols={"huge": huge, "k": K}),
-                       plan_memory(program), (), placed)
+        encode_program(given, plan_memory(program), (), placed)
+    encode_program(replace(given, input_dims=()), plan_memory(program), (), placed)     # while running it saturates

@@ -21,7 +21,8 @@ from meta_infer.support.dtypes import DType
 class BufferDecl:
     """One tensor in memory.
 
-    `kind`: 'input' and 'output' are memory of the caller, 'const' lies in the package, 'temp' in the arena.
+    `kind`: 'input' and 'output' are memory of the caller, 'const' lies in the package, 'temp' in the arena or, where
+    `ir/pooling.py` says so, in the session's pool. A model's output of the latter sort is a 'temp' as well.
     A buffer with `alias` is a view: same memory as that buffer, `offset` elements in (of this dtype).
     `origin` is the ONNX tensor the buffer equals (in its layout), None when there is none.
     """
@@ -141,8 +142,9 @@ class Loop:
     """Run `body` while iteration < trip_count (an int64 buffer, '' = no limit) and `cond` (a bool buffer, '' = true).
 
     `iteration` (int64 buffer) is set before each pass; `cond` is re-read after each; `symbol`, if named, is at its
-    upper bound while the loop runs and takes the number of passes made when it ends. The body itself copies carried
-    values and scan rows.
+    upper bound while the loop runs (where pooled buffers depend on it: at the number of passes begun, so that they
+    grow row by row) and takes the number of passes made when it ends. The body itself copies carried values and scan
+    rows.
     """
 
     trip_count: str
@@ -227,8 +229,21 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class PooledBuffer:
+    """A root buffer that is sized while running, live over [first, last].
+
+    `symbols` are those that only running can tell; `bound` the bytes it may take, None where a symbol has no bound.
+    """
+
+    symbols: tuple[Symbol, ...]
+    bound: int | None
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
-    """Addresses of all arena buffers, per space.
+    """Addresses of all arena buffers, per space, and what lies in no arena because only running can tell its size.
 
     `sizes` are bytes per space at the upper bounds of all dims, `lower_bounds` the largest sum of bytes live at one
     command, which no plan can beat. `roots` maps every temp to the buffer whose memory it shares.
@@ -239,3 +254,4 @@ class MemoryPlan:
     sizes: Mapping[str, int]
     lower_bounds: Mapping[str, int]
     alignment: int = 64
+    pooled: Mapping[str, PooledBuffer] = field(default_factory=dict)

@@ -30,6 +30,10 @@ def _buffer_line(buffer: BufferDecl, memory: MemoryPlan | None) -> str:
     elif memory is not None and buffer.name in memory.placements:
         placed = memory.placements[buffer.name]
         place = f" @ {placed.space}+{placed.offset} ({placed.nbytes} B, live {placed.first}..{placed.last})"
+    elif memory is not None and buffer.name in memory.pooled:
+        pooled = memory.pooled[buffer.name]
+        bound = "no bound" if pooled.bound is None else f"at most {pooled.bound} B"
+        place = f" @ pool ({bound}, live {pooled.first}..{pooled.last})"
     origin = f"  # {buffer.origin}" if buffer.origin else ""
     return f"  {buffer.kind} %{buffer.name}: {buffer.dtype}[{shape}] {buffer.layout}{place}{origin}"
 

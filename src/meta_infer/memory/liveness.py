@@ -1,7 +1,7 @@
 """When each buffer of a program is needed.
 
 Commands are numbered in program order, those of regions included. A buffer is live from the command that first
-writes it to the one that last reads it. What is touched both inside a loop and outside of it is live during the
+writes it to the one that last reads it, or to the end of the program. What is touched both inside a loop and outside of it is live during the
 whole loop: the next pass reads it again, or it gathers what all passes write (scan outputs).
 """
 
@@ -73,7 +73,7 @@ def command_count(commands: tuple[Command, ...]) -> int:
 
 
 def live_ranges(program: Program) -> dict[str, LiveRange]:
-    """Live range of every root buffer of kind 'temp' that some command touches."""
+    """Live range of every root buffer of kind 'temp' that some command touches; the program's outputs outlive it."""
     found: dict[str, LiveRange] = {}
     uses: dict[str, list[tuple[int, tuple[tuple[int, int], ...]]]] = {}
     for position, command, loops in _positions(program.commands, 0, ()):
@@ -88,4 +88,6 @@ def live_ranges(program: Program) -> dict[str, LiveRange]:
             if first <= begin or last > end:
                 first, last = min(first, begin), max(last, end)
         found[name] = LiveRange(first, last)
+    for name in {program.root(n) for n in program.outputs} & found.keys():
+        found[name] = LiveRange(found[name].first, command_count(program.commands))
     return found

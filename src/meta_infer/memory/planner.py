@@ -4,14 +4,17 @@ Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural 
 buffer first, at the lowest offset where it meets no buffer that is live at the same time. Orders by first use and by
 life time are tried as well and the smallest arena wins. While it is above the lower bound, the buffer that reaches
 highest is placed first and all others again, some rounds long. All of it is deterministic.
+
+Buffers that are sized while running (`ir/pooling.py`) are in no arena; the plan lists them with what bounds them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from meta_infer.ir.program import MemoryPlan, Placement, Program
-from meta_infer.ir.shapes import upper
+from meta_infer.ir.pooling import late_symbols, sized_while_running
+from meta_infer.ir.program import MemoryPlan, Placement, PooledBuffer, Program
+from meta_infer.ir.shapes import is_unbounded, upper
 from meta_infer.memory.liveness import LiveRange, live_ranges
 
 ALIGNMENT = 64
@@ -67,9 +70,23 @@ def lower_bound(sizes: Mapping[str, int], ranges: Mapping[str, LiveRange]) -> in
     return most
 
 
+def _pooled(program: Program, ranges: Mapping[str, LiveRange]) -> dict[str, PooledBuffer]:
+    given = {d.symbol.name for d in program.input_dims}
+    found = {}
+    for name, live in ranges.items():
+        decl = program.buffers[name]
+        if sized_while_running(decl, given):
+            late = late_symbols(decl.elements, given)
+            bound = None if any(map(is_unbounded, late)) else upper(decl.nbytes)
+            found[name] = PooledBuffer(late, bound, live.first, live.last)
+    return found
+
+
 def plan_memory(program: Program) -> MemoryPlan:
     """Offsets for every root temp at the upper bounds of all dims, and the root of every buffer."""
-    ranges = live_ranges(program)
+    every = live_ranges(program)
+    pooled = _pooled(program, every)
+    ranges = {name: live for name, live in every.items() if name not in pooled}
     sizes = {name: _align(max(upper(program.buffers[name].nbytes), 1)) for name in ranges}
     placements: dict[str, Placement] = {}
     totals: dict[str, int] = {}
@@ -86,4 +103,4 @@ def plan_memory(program: Program) -> MemoryPlan:
         for name, offset in offsets.items():
             placements[name] = Placement(space, offset, sizes[name], here[name].first, here[name].last)
     roots = {name: program.root(name) for name in program.buffers}
-    return MemoryPlan(placements, roots, totals, bounds, ALIGNMENT)
+    return MemoryPlan(placements, roots, totals, bounds, ALIGNMENT, pooled)

@@ -9,11 +9,12 @@ into the dim table: the slots of `lower.dims.program_dims`, then literals.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from meta_infer.ir.pooling import late_symbols
 from meta_infer.ir.program import (
     AssignDims,
     BufferDecl,
@@ -30,7 +31,7 @@ from meta_infer.ir.program import (
     Wait,
     walk_commands,
 )
-from meta_infer.ir.shapes import Dim, symbols_of, upper
+from meta_infer.ir.shapes import Dim, is_unbounded, upper
 from meta_infer.lower.dims import program_dims
 from meta_infer.package.constants import ConstantPlacement
 from meta_infer.package.format import PLAN_VERSION
@@ -41,6 +42,7 @@ NONE = 0xFFFFFFFF
 MAX_RANK = 16
 _LARGEST = 1 << 56
 _KINDS = {"input": 0, "output": 1, "const": 2, "temp": 3}
+_POOL = 4
 _HEADER = struct.Struct("<8sIIQQQ10III")
 _SYMBOL = struct.Struct("<qqqII")
 _BUFFER = struct.Struct("<QQ12I")
@@ -63,6 +65,18 @@ def command_count(commands: tuple[Command, ...]) -> int:
     return sum(1 for _ in walk_commands(commands))
 
 
+def _exceeds(dim: Dim) -> bool:
+    return max(upper(dim), upper(-dim)) > _LARGEST
+
+
+def _growing(program: Program, plan: MemoryPlan, given: Collection[str]) -> set[str]:
+    """Late symbols that begin at their lower end: at the upper one, what depends on them would be too large."""
+    late = {s for s in program.symbols.values() if s.name not in given and is_unbounded(s)}
+    late |= {s for buffer in plan.pooled.values() for s in buffer.symbols}
+    late |= {s for dim in program_dims(program) if _exceeds(dim) for s in late_symbols(dim, given)}
+    return {s.name for s in late}
+
+
 @dataclass
 class _Encoder:
     """The sections as they fill."""
@@ -82,12 +96,13 @@ class _Encoder:
         self.symbols = {name: i for i, name in enumerate(self.program.symbols)}
         self.kernel_index = {name: i for i, name in enumerate(self.kernels)}
         self.given = {d.symbol.name for d in self.program.input_dims}
+        self.growing = _growing(self.program, self.plan, self.given)
 
     def dim(self, dim: Dim) -> int:
         """Index of `dim` in the dim table."""
         if isinstance(dim, int):
             return len(self.slots) + self.literals.setdefault(dim, len(self.literals))
-        if max(abs(b) for b in (upper(dim), upper(-dim))) > _LARGEST:
+        if _exceeds(dim) and not late_symbols(dim, self.given):
             raise InternalError(f"dimension {dim} may reach {upper(dim)}, more than the runtime can address",
                                 hint="give its symbols smaller ranges with --shape")
         return self.slots[dim]
@@ -106,29 +121,32 @@ class _Encoder:
 
     def symbol(self, name: str) -> bytes:
         symbol = self.program.symbols[name]
-        return _SYMBOL.pack(symbol.lo, symbol.hi, symbol.step, self.add_text(name), 0)
+        return _SYMBOL.pack(symbol.lo, symbol.hi, symbol.step, self.add_text(name), int(name in self.growing))
 
     def buffer(self, name: str) -> bytes:
         decl = self.program.buffers[name]
         offset = capacity = first = last = 0
-        shown = name
+        kind, shown = _KINDS[decl.kind], name
         if decl.alias is None and decl.kind == "temp" and name in self.plan.placements:
             place = self.plan.placements[name]
             offset, capacity, first, last = place.offset, place.nbytes, place.first, place.last
+        elif name in self.plan.pooled:
+            kind, first, last = _POOL, self.plan.pooled[name].first, self.plan.pooled[name].last
         elif decl.kind == "const" and decl.alias is None:
             offset, capacity = self.placed.offsets[name], self.placed.sizes[name]
         with_shape = name in self.program.inputs or name in self.program.outputs
         if with_shape:
-            capacity = capacity or decl.dtype.nbytes(max(upper(decl.elements), 0))
+            if self.program.root(name) not in self.plan.pooled:
+                capacity = capacity or decl.dtype.nbytes(max(upper(decl.elements), 0))
             shown = self._user_name(name)
         if with_shape and len(decl.shape) > MAX_RANK:
             raise InternalError(f"rank {len(decl.shape)} is more than {MAX_RANK}", what=f"buffer {name!r}")
         shape = self.add_refs([self.dim(d) for d in decl.shape]) if with_shape else 0
-        late = any(s.name not in self.given for s in symbols_of(decl.elements))
+        late = late_symbols(decl.elements, self.given)
         return _BUFFER.pack(
-            offset, capacity, _KINDS[decl.kind], decl.dtype.bits,
+            offset, capacity, kind, decl.dtype.bits,
             NONE if decl.alias is None else self.index[decl.alias], self.dim(decl.offset), self.dim(decl.elements),
-            first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(late), 0)
+            first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(bool(late)), 0)
 
     def _user_name(self, buffer: str) -> str:
         """The ONNX name of an input or output, for messages."""
@@ -185,7 +203,7 @@ def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequ
                    placed: ConstantPlacement) -> bytes:
     """The command table of `program` for code whose kernel table is in `kernel_order`.
 
-    `placed` says where each constant lies in weights.bin. Raises InternalError for a dim beyond 2^56, a rank beyond
+    `placed` says where each constant lies in weights.bin. Raises InternalError for a dim of the inputs beyond 2^56, a rank beyond
     16, or a space other than 'ram'.
     """
     spaces = set(memory_plan.sizes) - {"ram"}

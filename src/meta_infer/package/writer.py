@@ -39,6 +39,7 @@ from meta_infer.package.format import (
     source_member,
     total_bytes,
 )
+from meta_infer.support.dtypes import as_storage
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ def _target(artifact: Artifact) -> TargetInfo:
 
 
 def _vector_bytes(vector: TestVector) -> bytes:
-    """A bundled test as an .npz: arrays 'inputs/NAME' and 'outputs/NAME'."""
-    arrays = {f"inputs/{n}": a for n, a in vector.inputs.items()}
-    arrays |= {f"outputs/{n}": a for n, a in vector.outputs.items()}
+    """A bundled test as an .npz: arrays 'inputs/NAME' and 'outputs/NAME', types that numpy lacks as their storage."""
+    arrays = {f"inputs/{n}": as_storage(a) for n, a in vector.inputs.items()}
+    arrays |= {f"outputs/{n}": as_storage(a) for n, a in vector.outputs.items()}
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()

@@ -21,18 +21,17 @@ size_t mi_os_page_bytes(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-static void *map(size_t bytes, int protection) {
+static void *map(size_t bytes, int protection, int flags) {
     if (bytes == 0 || bytes > ((size_t)PTRDIFF_MAX >> 8)) {
         return NULL;
     }
     atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);
-    /* NORESERVE: the upper bound of a dynamic model may be far more than it will ever touch. */
-    void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-void *mi_os_map(size_t bytes) {
-    void *memory = map(round_up(bytes, mi_os_page_bytes()), PROT_READ | PROT_WRITE);
+static void *map_pages(size_t bytes, int flags) {
+    void *memory = map(round_up(bytes, mi_os_page_bytes()), PROT_READ | PROT_WRITE, flags);
 #ifdef MADV_HUGEPAGE
     if (memory != NULL && bytes >= ((size_t)4 << 20)) {
         madvise(memory, bytes, MADV_HUGEPAGE);      /* advice only: a refusal costs nothing */
@@ -41,9 +40,18 @@ void *mi_os_map(size_t bytes) {
     return memory;
 }
 
+void *mi_os_map(size_t bytes) {
+    /* NORESERVE: the upper bound of a dynamic model may be far more than it will ever touch. */
+    return map_pages(bytes, MAP_NORESERVE);
+}
+
+void *mi_os_map_all(size_t bytes) {
+    return map_pages(bytes, 0);
+}
+
 void *mi_os_map_guarded(size_t bytes) {
     size_t page = mi_os_page_bytes(), body = round_up(bytes, page);
-    char *memory = map(body + 2 * page, PROT_NONE);
+    char *memory = map(body + 2 * page, PROT_NONE, MAP_NORESERVE);
     if (memory == NULL) {
         return NULL;
     }

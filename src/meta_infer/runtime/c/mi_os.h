@@ -11,6 +11,9 @@
 /* `bytes` of zeroed memory at a page boundary, reserved but not touched; NULL when there is none. */
 void *mi_os_map(size_t bytes);
 
+/* Like mi_os_map, for memory that will all be used: NULL when the machine has not that much. */
+void *mi_os_map_all(size_t bytes);
+
 /* Like mi_os_map, with an unreadable page before and after. Returns the first byte after the first guard. */
 void *mi_os_map_guarded(size_t bytes);
 

@@ -2,8 +2,6 @@
  * asking again, so every field that is used as an index, offset or count is checked here. */
 #include "mi_plan.h"
 
-#include <stdbool.h>
-
 #define LARGEST ((uint64_t)1 << 56)     /* sums of two sizes below this cannot overflow */
 
 static const char magic[8] = "MI-PLAN";
@@ -71,40 +69,41 @@ static bool are_dims(const mi_plan *plan, uint32_t first, uint32_t count) {
     return true;
 }
 
-static uint32_t root_kind(const mi_plan *plan, uint32_t buffer) {
+uint32_t mi_plan_root(const mi_plan *plan, uint32_t buffer) {
     while (plan->buffers[buffer].parent != MI_NONE) {
         buffer = plan->buffers[buffer].parent;
     }
-    return plan->buffers[buffer].kind;
+    return buffer;
 }
 
 static bool is_writable(const mi_plan *plan, uint32_t buffer) {
     if (!is_buffer(plan, buffer)) {
         return false;
     }
-    uint32_t kind = root_kind(plan, buffer);
-    return kind == MI_OUTPUT || kind == MI_TEMP;
+    uint32_t kind = plan->buffers[mi_plan_root(plan, buffer)].kind;
+    return kind == MI_OUTPUT || kind == MI_TEMP || kind == MI_POOL;
 }
 
 static bool has_bits(const mi_plan *plan, uint32_t buffer, uint32_t bits) {
     return is_buffer(plan, buffer) && plan->buffers[buffer].bits == bits;
 }
 
-static int32_t check_symbols(const mi_plan *plan, mi_error *error) {
+static int32_t check_symbols(mi_plan *plan, mi_error *error) {
     for (uint32_t i = 0; i < plan->header->symbols; i++) {
         const mi_plan_symbol *s = &plan->symbols[i];
         if (s->lo < 0 || s->hi < s->lo || s->hi > (int64_t)LARGEST || s->step < 1 || s->name >= plan->header->text_bytes) {
             return bad(error, "symbol", i);
         }
+        plan->grows |= s->grows != 0;
     }
     return MI_OK;
 }
 
-static bool is_buffer_ok(const mi_plan *plan, uint32_t index) {
+static bool is_buffer_ok(mi_plan *plan, uint32_t index) {
     const mi_plan_header *h = plan->header;
     const mi_plan_buffer *b = &plan->buffers[index];
     bool sized = b->bits == 4 || b->bits == 8 || b->bits == 16 || b->bits == 32 || b->bits == 64;
-    if (!sized || b->kind > MI_TEMP || !is_dim(plan, b->elements) || b->name >= h->text_bytes
+    if (!sized || b->kind > MI_POOL || !is_dim(plan, b->elements) || b->name >= h->text_bytes
         || b->rank > MI_MAX_RANK || !are_dims(plan, b->shape, b->rank) || b->capacity > LARGEST) {
         return false;
     }
@@ -118,6 +117,7 @@ static bool is_buffer_ok(const mi_plan *plan, uint32_t index) {
     if (b->kind == MI_CONST) {
         return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->constant_bytes);
     }
+    plan->pools += b->kind == MI_POOL;
     return true;
 }
 

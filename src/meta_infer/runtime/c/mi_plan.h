@@ -5,11 +5,14 @@
 #ifndef MI_PLAN_H
 #define MI_PLAN_H
 
+#include <stdbool.h>
+
 #include "mi_error.h"
 
 #define MI_PLAN_VERSION 2
 #define MI_NONE UINT32_MAX
 #define MI_ALIGNMENT 64
+#define MI_TOO_LARGE ((int64_t)1 << 56)     /* a dim that reaches this is saturated: no size, whatever it stands for */
 #define MI_MAX_DEPTH 32             /* nested regions */
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -26,19 +29,21 @@ typedef struct {
 
 typedef struct {
     int64_t lo, hi, step;
-    uint32_t name, reserved;
+    uint32_t name;
+    uint32_t grows;                 /* begins a run at `lo`: what depends on it is made as large as it becomes */
 } mi_plan_symbol;
 
-enum { MI_INPUT = 0, MI_OUTPUT = 1, MI_CONST = 2, MI_TEMP = 3 };
+/* MI_TEMP lies in the arena, MI_POOL in memory that the session obtains while running, for it has no useful bound. */
+enum { MI_INPUT = 0, MI_OUTPUT = 1, MI_CONST = 2, MI_TEMP = 3, MI_POOL = 4 };
 
 typedef struct {
     uint64_t offset;                /* bytes into the arena or the constants; 0 for the caller's memory and views */
-    uint64_t capacity;              /* bytes at the upper bound of all dims; of a view, unused */
+    uint64_t capacity;              /* bytes at the upper bound of all dims; of a view or in the pool, unused */
     uint32_t kind, bits;            /* bits of one element */
     uint32_t parent;                /* of a view: the buffer it lies in, always an earlier one; else MI_NONE */
     uint32_t view_offset;           /* dim: elements (of this buffer's dtype) into the parent */
     uint32_t elements;              /* dim: elements in memory */
-    uint32_t first, last;           /* commands between which a temp is live */
+    uint32_t first, last;           /* commands between which a temp or pool buffer is live */
     uint32_t shape, rank;           /* refs[shape .. shape + rank): dims; of inputs and outputs only */
     uint32_t name;
     uint32_t late, reserved;        /* late: its size depends on a symbol that only running can tell */
@@ -84,9 +89,14 @@ typedef struct {
     const uint32_t *refs;
     const char *text;
     uint32_t most_args, most_dims;  /* of any call or assignment */
+    uint32_t pools;                 /* root buffers of kind MI_POOL */
+    bool grows;                     /* some symbol does */
 } mi_plan;
 
 #pragma GCC visibility push(hidden)
+
+/* The buffer whose memory `buffer` lies in. */
+uint32_t mi_plan_root(const mi_plan *plan, uint32_t buffer);
 
 /* Check every index, offset and size of the table at `bytes` (8-byte aligned) and point `plan` into it. */
 int32_t mi_plan_parse(mi_plan *plan, const void *bytes, size_t byte_count, size_t constant_bytes, mi_error *error);

@@ -15,7 +15,7 @@ static const char *input_name(const mi_session *s, uint32_t input) {
     return text_of(s, s->plan.buffers[s->plan.inputs[input]].name);
 }
 
-int32_t mi_read_symbols(mi_session *s, const mi_tensor *inputs, mi_error *error) {
+int32_t mi_read_symbols(mi_session *s, const mi_tensor *inputs, bool running, mi_error *error) {
     const mi_plan_header *h = s->plan.header;
     for (uint32_t i = 0; i < h->inputs; i++) {
         int64_t rank = s->plan.buffers[s->plan.inputs[i]].rank;
@@ -25,7 +25,7 @@ int32_t mi_read_symbols(mi_session *s, const mi_tensor *inputs, mi_error *error)
         }
     }
     for (uint32_t i = 0; i < h->symbols; i++) {
-        s->symbols[i] = s->plan.symbols[i].hi;
+        s->symbols[i] = running && s->plan.symbols[i].grows ? s->plan.symbols[i].lo : s->plan.symbols[i].hi;
     }
     for (uint32_t i = 0; i < h->input_dims; i++) {
         const mi_plan_input_dim *d = &s->plan.input_dims[i];
@@ -88,17 +88,36 @@ void mi_gather_dims(mi_session *s, const mi_plan_command *call) {
 
 /* Bytes that `elements` of `bits` each take, or -1 when that is no size. */
 static int64_t bytes_of(int64_t elements, uint32_t bits) {
-    return elements < 0 || elements > ((int64_t)1 << 56) ? -1 : (elements * bits + 7) / 8;
+    return elements < 0 || elements >= MI_TOO_LARGE ? -1 : (elements * bits + 7) / 8;
 }
 
-static unsigned char *view_address(const mi_session *s, const mi_plan_buffer *b, int64_t bytes) {
+/* Bytes from the beginning of its parent to a view, or -1 when the view does not lie in it. */
+static int64_t view_offset(const mi_session *s, uint32_t view) {
+    const mi_plan_buffer *b = &s->plan.buffers[view];
     int64_t offset = s->dims[b->view_offset];
-    unsigned char *parent = s->address[b->parent];
-    if (parent == NULL || offset < 0 || offset > ((int64_t)1 << 56) || offset * b->bits % 8 != 0) {
-        return NULL;
+    if (s->bytes[view] < 0 || offset < 0 || offset >= MI_TOO_LARGE || offset * b->bits % 8 != 0) {
+        return -1;
     }
     offset = offset * b->bits / 8;
-    return bytes <= s->bytes[b->parent] - offset ? parent + offset : NULL;
+    return s->bytes[view] <= s->bytes[b->parent] - offset ? offset : -1;
+}
+
+static unsigned char *view_address(const mi_session *s, uint32_t view) {
+    unsigned char *parent = s->address[s->plan.buffers[view].parent];
+    int64_t offset = view_offset(s, view);
+    return parent == NULL || offset < 0 ? NULL : parent + offset;
+}
+
+unsigned char *mi_address_now(const mi_session *s, uint32_t buffer) {
+    int64_t offset = 0;
+    for (; s->plan.buffers[buffer].parent != MI_NONE; buffer = s->plan.buffers[buffer].parent) {
+        int64_t step = view_offset(s, buffer);
+        if (step < 0) {
+            return NULL;
+        }
+        offset += step;
+    }
+    return s->address[buffer] == NULL ? NULL : s->address[buffer] + offset;
 }
 
 size_t mi_separate_room(const mi_plan_buffer *buffer) {
@@ -106,8 +125,19 @@ size_t mi_separate_room(const mi_plan_buffer *buffer) {
     return ((size_t)buffer->capacity / page + 1) * page;
 }
 
-static unsigned char *root_address(mi_session *s, uint32_t index, int64_t bytes, bool moving) {
+_Alignas(MI_ALIGNMENT) unsigned char mi_nothing[MI_ALIGNMENT];
+
+static unsigned char *pool_address(const mi_session *s, uint32_t index, int64_t bytes) {
+    const mi_block *block = s->blocks[index];
+    return block != NULL && bytes <= block->bytes ? block->data : NULL;     /* the next command to use it will grow it */
+}
+
+/* `before` are the bytes that the buffer had until now, where it had an address. */
+static unsigned char *root_address(mi_session *s, uint32_t index, int64_t bytes, int64_t before, bool moving) {
     const mi_plan_buffer *b = &s->plan.buffers[index];
+    if (b->kind == MI_POOL) {
+        return pool_address(s, index, bytes);
+    }
     if (b->kind != MI_TEMP && b->kind != MI_CONST) {
         return NULL;                                /* the caller's: bound afterwards, from its own list */
     }
@@ -123,19 +153,24 @@ static unsigned char *root_address(mi_session *s, uint32_t index, int64_t bytes,
     uint64_t room = mi_separate_room(b);
     uint64_t taken = ((uint64_t)bytes + MI_ALIGNMENT - 1) / MI_ALIGNMENT * MI_ALIGNMENT;
     unsigned char *least = s->separate[index] + (room - taken);
-    /* A buffer that grew because a symbol became known cannot hold anything yet: it may move. */
-    return moving || s->address[index] == NULL || s->address[index] > least ? least : s->address[index];
+    unsigned char *now = s->address[index];
+    if (moving || now == NULL) {
+        return least;
+    }
+    if (now > least) {                              /* it grew: what it holds moves along, as it would stay in an arena */
+        __builtin_memmove(least, now, (size_t)before);
+    }
+    return now > least ? least : now;
 }
 
 static void bind(mi_session *s, const mi_tensor *tensors, const uint32_t *buffers, uint32_t count, uint32_t kind) {
-    static _Alignas(MI_ALIGNMENT) unsigned char nothing[MI_ALIGNMENT];
     for (uint32_t i = count; i-- > 0;) {            /* backwards, so that the first of equal names wins */
         uint32_t index = buffers[i];
         const mi_plan_buffer *b = &s->plan.buffers[index];
         if (b->kind != kind || b->parent != MI_NONE || s->bytes[index] < 0 || tensors[i].bytes < s->bytes[index]) {
             continue;
         }
-        s->address[index] = s->bytes[index] == 0 ? nothing : tensors[i].data;
+        s->address[index] = s->bytes[index] == 0 ? mi_nothing : tensors[i].data;
     }
 }
 
@@ -144,9 +179,10 @@ void mi_resolve(mi_session *s, const mi_tensor *inputs, const mi_tensor *outputs
     mi_eval_dims(s->symbols, s->dims);
     for (uint32_t i = 0; i < p->header->buffers; i++) {
         const mi_plan_buffer *b = &p->buffers[i];
+        int64_t before = s->bytes[i];
         s->bytes[i] = bytes_of(s->dims[b->elements], b->bits);
         if (b->parent == MI_NONE) {
-            s->address[i] = s->bytes[i] < 0 ? NULL : root_address(s, i, s->bytes[i], moving);
+            s->address[i] = s->bytes[i] < 0 ? NULL : root_address(s, i, s->bytes[i], before, moving);
         }
     }
     if (inputs != NULL) {
@@ -155,7 +191,7 @@ void mi_resolve(mi_session *s, const mi_tensor *inputs, const mi_tensor *outputs
     }
     for (uint32_t i = 0; i < p->header->buffers; i++) {
         if (p->buffers[i].parent != MI_NONE) {
-            s->address[i] = s->bytes[i] < 0 ? NULL : view_address(s, &p->buffers[i], s->bytes[i]);
+            s->address[i] = view_address(s, i);
         }
     }
 }

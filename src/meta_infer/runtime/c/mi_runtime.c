@@ -1,6 +1,7 @@
 /* The interpreter of the command table. */
 #include "mi_runtime.h"
 
+#include "mi_blocks.h"
 #include "mi_kernel.h"
 #include "mi_os.h"
 #include "mi_pool.h"
@@ -33,9 +34,28 @@ static int32_t lost(const run_state *r, uint32_t command, uint32_t buffer) {
                    (int64_t)command, p->text + p->buffers[buffer].name);
 }
 
+/* Before a command uses a buffer: memory, if it lies in the pool. */
+static int32_t hold(const run_state *r, uint32_t buffer) {
+    return r->s->blocks == NULL ? MI_OK : mi_blocks_hold(r->s, buffer, r->error);
+}
+
 static void call_chunks(void *context, int64_t begin, int64_t end, int32_t thread) {
     const call_context *c = context;
     c->kernel->run(c->args, c->dims, begin, end, c->scratch + (size_t)thread * c->stride);
+}
+
+/* What only holds for calls whose dims depend on symbols that grow: a saturated dim is no size to run with, and scratch
+ * reserved for modest sizes may be too little. */
+static int32_t check_growth(const run_state *r, uint32_t index, const mi_plan_command *c, const mi_kernel *kernel) {
+    mi_session *s = r->s;
+    for (uint32_t i = 0; i < c->e; i++) {
+        if (s->call_dims[i] >= MI_TOO_LARGE || s->call_dims[i] <= -MI_TOO_LARGE) {
+            return mi_fail(r->error, MI_NO_MEMORY, "command %d: kernel '%s' would compute %d elements or more",
+                           (int64_t)index, kernel->name, MI_TOO_LARGE);
+        }
+    }
+    int64_t scratch = kernel->scratch(s->call_dims);
+    return scratch <= (int64_t)s->scratch_stride ? MI_OK : mi_reserve_scratch(s, scratch + scratch / 2, r->error);
 }
 
 static int32_t do_call(run_state *r, uint32_t index, const mi_plan_command *c) {
@@ -43,12 +63,22 @@ static int32_t do_call(run_state *r, uint32_t index, const mi_plan_command *c) {
     const mi_kernel *kernel = &mi_kernels[c->a];
     for (uint32_t i = 0; i < c->c; i++) {
         uint32_t buffer = s->plan.refs[c->b + i];
+        int32_t code = hold(r, buffer);
+        if (code != MI_OK) {
+            return code;
+        }
         s->args[i] = s->address[buffer];
         if (s->args[i] == NULL) {
             return lost(r, index, buffer);
         }
     }
     mi_gather_dims(s, c);
+    if (s->plan.grows) {
+        int32_t code = check_growth(r, index, c, kernel);
+        if (code != MI_OK) {
+            return code;
+        }
+    }
     int64_t chunks = kernel->chunks(s->call_dims);
     if (chunks <= 0) {
         return MI_OK;
@@ -68,8 +98,8 @@ static int32_t do_call(run_state *r, uint32_t index, const mi_plan_command *c) {
 
 /* Bytes [offset, offset + count) of a buffer in elements of `bits`; false when they are not all inside. */
 static bool span(const mi_session *s, uint32_t buffer, int64_t offset, int64_t count, int64_t *at, int64_t *bytes) {
-    int64_t bits = s->plan.buffers[buffer].bits, limit = (int64_t)1 << 56;
-    if (s->address[buffer] == NULL || offset < 0 || count < 0 || offset > limit || count > limit
+    int64_t bits = s->plan.buffers[buffer].bits;
+    if (s->address[buffer] == NULL || offset < 0 || count < 0 || offset >= MI_TOO_LARGE || count >= MI_TOO_LARGE
         || offset * bits % 8 != 0) {
         return false;
     }
@@ -81,6 +111,11 @@ static bool span(const mi_session *s, uint32_t buffer, int64_t offset, int64_t c
 static int32_t do_copy(run_state *r, uint32_t index, const mi_plan_command *c) {
     mi_session *s = r->s;
     int64_t from, to, bytes, count = s->dims[c->c];
+    int32_t code = hold(r, c->a);
+    code = code == MI_OK ? hold(r, c->b) : code;
+    if (code != MI_OK) {
+        return code;
+    }
     if (!span(s, c->a, s->dims[c->d], count, &from, &bytes)) {
         return lost(r, index, c->a);
     }
@@ -93,6 +128,10 @@ static int32_t do_copy(run_state *r, uint32_t index, const mi_plan_command *c) {
 
 static int32_t do_fill(run_state *r, uint32_t index, const mi_plan_command *c) {
     mi_session *s = r->s;
+    int32_t code = hold(r, c->a);
+    if (code != MI_OK) {
+        return code;
+    }
     unsigned char *at = s->address[c->a];
     if (at == NULL) {
         return lost(r, index, c->a);
@@ -114,6 +153,10 @@ static int32_t do_fill(run_state *r, uint32_t index, const mi_plan_command *c) {
 static int32_t read_integer(run_state *r, uint32_t index, uint32_t buffer, int64_t element, int64_t *value) {
     const mi_session *s = r->s;
     int64_t size = s->plan.buffers[buffer].bits / 8;
+    int32_t code = hold(r, buffer);
+    if (code != MI_OK) {
+        return code;
+    }
     if (s->address[buffer] == NULL || s->bytes[buffer] < (element + 1) * size) {
         return lost(r, index, buffer);
     }
@@ -178,15 +221,23 @@ static int32_t do_if(run_state *r, uint32_t index, const mi_plan_command *c) {
 
 static int32_t do_loop(run_state *r, uint32_t index, const mi_plan_command *c) {
     mi_session *s = r->s;
+    const mi_plan_symbol *passes = c->e == MI_NONE ? NULL : &s->plan.symbols[c->e];
     int64_t trips = INT64_MAX, going = 1, pass = 0;
     int32_t code = c->a == MI_NONE ? MI_OK : read_integer(r, index, c->a, 0, &trips);
-    if (code == MI_OK && c->e != MI_NONE) {             /* a loop around this one may have run it before, with fewer */
-        code = change_symbol(r, c->e, s->plan.symbols[c->e].hi);
+    if (code == MI_OK && passes != NULL) {              /* a loop around this one may have run it before, with fewer */
+        code = change_symbol(r, c->e, passes->grows ? passes->lo : passes->hi);
     }
     if (code == MI_OK && c->b != MI_NONE) {
         code = read_integer(r, index, c->b, 0, &going);
     }
     for (; code == MI_OK && pass < trips && going; pass++) {
+        if (passes != NULL && passes->grows) {          /* room for one more row of what all passes write */
+            code = change_symbol(r, c->e, pass + 1);
+        }
+        code = code == MI_OK ? hold(r, c->c) : code;
+        if (code != MI_OK) {
+            break;
+        }
         if (s->address[c->c] == NULL || s->bytes[c->c] < 8) {
             return lost(r, index, c->c);
         }
@@ -227,7 +278,9 @@ static void copy_watched(run_state *r, uint32_t index) {
         if (w->command != (int32_t)index || (uint32_t)w->buffer >= r->s->plan.header->buffers) {
             continue;
         }
-        const unsigned char *at = r->s->address[w->buffer];
+        uint32_t root = mi_plan_root(&r->s->plan, (uint32_t)w->buffer);
+        bool pooled = r->s->plan.buffers[root].kind == MI_POOL;     /* its views move with it */
+        const unsigned char *at = pooled ? mi_address_now(r->s, (uint32_t)w->buffer) : r->s->address[w->buffer];
         int64_t bytes = r->s->bytes[w->buffer];
         if (at != NULL && w->data != NULL && bytes <= w->bytes) {
             copy_bytes(w->data, at, (size_t)bytes);
@@ -280,30 +333,44 @@ static int32_t run_region(run_state *r, uint32_t begin, uint32_t end) {
         if (r->s->arena_mode == MI_ARENA_POISON) {
             poison(r->s, begin, i, next);
         }
+        if (r->s->blocks != NULL) {
+            mi_blocks_release(r->s, begin, i, next);
+        }
         i = next;
     }
     return MI_OK;
 }
 
-/* Outputs that no command writes in place: inputs and constants passed through, views, names listed twice. */
-static int32_t deliver(run_state *r) {
+/* Outputs that no command writes in place: inputs and constants passed through, views, names listed twice. Those in the
+ * pool stay there, and the caller learns where. */
+static int32_t deliver(const run_state *r, mi_tensor *outputs) {
     const mi_plan *p = &r->s->plan;
     for (uint32_t i = 0; i < p->header->outputs; i++) {
         uint32_t b = p->outputs[i];
-        const unsigned char *at = r->s->address[b];
-        if (at == NULL || r->s->bytes[b] > r->outputs[i].bytes) {
-            return mi_fail(r->error, MI_BAD_ARGUMENT, "output '%s' needs %d bytes, the caller gave %d",
-                           p->text + p->buffers[b].name, r->s->bytes[b], r->outputs[i].bytes);
+        int32_t code = hold(r, b);
+        if (code != MI_OK) {
+            return code;
         }
-        if (r->s->bytes[b] > 0 && at != r->outputs[i].data) {
-            copy_bytes(r->outputs[i].data, at, (size_t)r->s->bytes[b]);
+        unsigned char *at = r->s->address[b];
+        if (at != NULL && p->buffers[mi_plan_root(p, b)].kind == MI_POOL) {
+            outputs[i].data = at;
+            outputs[i].bytes = r->s->bytes[b];
+            continue;
+        }
+        if (at == NULL || r->s->bytes[b] > outputs[i].bytes) {
+            return mi_fail(r->error, MI_BAD_ARGUMENT, "output '%s' needs %d bytes, the caller gave %d",
+                           p->text + p->buffers[b].name, r->s->bytes[b], outputs[i].bytes);
+        }
+        if (r->s->bytes[b] > 0 && at != outputs[i].data) {
+            copy_bytes(outputs[i].data, at, (size_t)r->s->bytes[b]);
         }
     }
     return MI_OK;
 }
 
-static int32_t start(mi_session *s, const mi_tensor *inputs, const mi_tensor *outputs, mi_error *error) {
-    int32_t code = mi_read_symbols(s, inputs, error);
+static int32_t start(mi_session *s, const mi_tensor *inputs, const mi_tensor *outputs, bool running,
+                     mi_error *error) {
+    int32_t code = mi_read_symbols(s, inputs, running, error);
     if (code != MI_OK) {
         return code;
     }
@@ -316,13 +383,14 @@ int32_t mi_session_shapes(mi_session *s, const mi_tensor *inputs, mi_tensor *out
         return mi_fail(error, MI_BAD_ARGUMENT, "a session, its inputs and its outputs are needed");
     }
     mi_lock_take(&s->lock);
-    int32_t code = start(s, inputs, outputs, error);
+    int32_t code = start(s, inputs, outputs, false, error);
     if (code == MI_OK) {
         mi_fill_shapes(s, outputs);
         for (uint32_t i = 0; i < s->plan.header->outputs; i++) {
             uint32_t b = s->plan.outputs[i];
             bool late = s->plan.buffers[b].late != 0;
-            outputs[i].bytes = late ? (int64_t)s->plan.buffers[b].capacity : s->bytes[b];
+            bool pooled = s->plan.buffers[mi_plan_root(&s->plan, b)].kind == MI_POOL;
+            outputs[i].bytes = pooled ? -1 : late ? (int64_t)s->plan.buffers[b].capacity : s->bytes[b];
         }
     }
     mi_lock_drop(&s->lock);
@@ -341,7 +409,10 @@ int32_t mi_session_run(mi_session *s, const mi_tensor *inputs, mi_tensor *output
     }
     mi_lock_take(&s->lock);
     run_state r = {s, inputs, outputs, options, threads, error};
-    int32_t code = start(s, inputs, outputs, error);
+    if (s->blocks != NULL) {
+        mi_blocks_release_all(s);
+    }
+    int32_t code = start(s, inputs, outputs, true, error);
     if (code == MI_OK) {
         if (threads > 1) {
             mi_pool_reserve(threads);               /* there already, but for a child after fork */
@@ -353,7 +424,7 @@ int32_t mi_session_run(mi_session *s, const mi_tensor *inputs, mi_tensor *output
     }
     if (code == MI_OK) {
         mi_fill_shapes(s, outputs);
-        code = deliver(&r);
+        code = deliver(&r, outputs);
     }
     for (uint32_t i = 0; code == MI_OK && options != NULL && options->symbols != NULL && i < s->plan.header->symbols; i++) {
         options->symbols[i] = s->symbols[i];

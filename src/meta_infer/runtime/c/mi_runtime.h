@@ -98,10 +98,13 @@ MI_API void mi_session_destroy(mi_session *session);
 MI_API int32_t mi_session_describe(const mi_session *session, mi_session_info *info);
 
 /* Check the inputs' shapes and fill rank, shape and bytes of every output. An output whose size only running can
- * tell gets its largest shape that the inputs allow and, in `bytes`, its upper bound. Data is not touched. */
+ * tell gets its largest shape that the inputs allow and, in `bytes`, its upper bound; one without a useful bound gets -1
+ * there: it is not written to the caller's memory but lies in the session's. Data is not touched. */
 MI_API int32_t mi_session_shapes(mi_session *session, const mi_tensor *inputs, mi_tensor *outputs, mi_error *error);
 
-/* Run once. Allocates nothing. Several threads may call this on one session; they take turns. */
+/* Run once. Several threads may call this on one session; they take turns. Allocates nothing, but for tensors that are
+ * sized while running, and for those only until a run of their sizes has been. For an output of -1 bytes (see above)
+ * `data`, `bytes` and `shape` are set to memory of the session that stays as it is until its next run. */
 MI_API int32_t mi_session_run(mi_session *session, const mi_tensor *inputs, mi_tensor *outputs,
                               const mi_run_options *options, mi_error *error);
 

@@ -1,9 +1,13 @@
-/* Making and unmaking a session: all memory a run needs is reserved here. */
+/* Making and unmaking a session: all memory a run needs is reserved here, but for what mi_blocks.c obtains. */
 #include "mi_session.h"
 
+#include "mi_blocks.h"
 #include "mi_kernel.h"
 #include "mi_os.h"
 #include "mi_pool.h"
+
+/* What a symbol that grows is taken for when a session reserves scratch; a run that needs more reserves more. */
+#define MODEST 1024
 
 int32_t mi_api_version(void) {
     return MI_API_VERSION;
@@ -62,6 +66,10 @@ static void carve_tables(carver *from, mi_session *s, const mi_plan *plan, bool 
     s->bytes = carve(from, h->buffers, sizeof *s->bytes);
     s->args = carve(from, plan->most_args, sizeof *s->args);
     s->call_dims = carve(from, plan->most_dims, sizeof *s->call_dims);
+    if (plan->pools > 0) {
+        s->pools = carve(from, plan->pools, sizeof *s->pools);
+        s->blocks = carve(from, h->buffers, sizeof *s->blocks);
+    }
     if (separate) {
         s->separate = carve(from, h->buffers, sizeof *s->separate);
     }
@@ -88,9 +96,14 @@ static mi_session *new_workspace(const mi_session_config *config, const mi_plan 
     /* Parsed again: the copy is what runs, and the caller's bytes may have changed since the first look. */
     if (mi_plan_parse(&s->plan, copy, config->plan_bytes, config->constant_bytes, error) != MI_OK
         || s->plan.header->buffers != plan->header->buffers || s->plan.most_args != plan->most_args
-        || s->plan.most_dims != plan->most_dims) {
+        || s->plan.most_dims != plan->most_dims || s->plan.pools != plan->pools) {
         mi_os_unmap(from.base, measure.used);
         return NULL;
+    }
+    for (uint32_t i = 0, count = 0; i < s->plan.header->buffers && s->pools != NULL; i++) {
+        if (s->plan.buffers[i].kind == MI_POOL && s->plan.buffers[i].parent == MI_NONE) {
+            s->pools[count++] = i;
+        }
     }
     s->workspace_bytes = measure.used;
     return s;
@@ -112,25 +125,37 @@ static int64_t scratch_now(mi_session *s) {
     return most;
 }
 
+int32_t mi_reserve_scratch(mi_session *s, int64_t bytes, mi_error *error) {
+    size_t page = mi_os_page_bytes(), stride = ((size_t)bytes + page) / page * page;    /* threads do not share a page */
+    unsigned char *scratch = bytes > ((int64_t)1 << 40) ? NULL : mi_os_map(stride * (size_t)s->threads);
+    if (scratch == NULL) {
+        return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes of scratch for each of %d threads", bytes,
+                       (int64_t)s->threads);
+    }
+    mi_os_unmap(s->scratch, s->scratch_bytes);
+    s->scratch = scratch;
+    s->scratch_stride = stride;
+    s->scratch_bytes = stride * (size_t)s->threads;
+    return MI_OK;
+}
+
+/* The upper end of a symbol's range, as far as scratch is reserved for it at once. */
+static int64_t likely_most(const mi_plan_symbol *symbol) {
+    int64_t modest = symbol->lo + MODEST / symbol->step * symbol->step;
+    return symbol->grows && symbol->hi > modest ? modest : symbol->hi;
+}
+
 static int32_t reserve_scratch(mi_session *s, mi_error *error) {
     int64_t most = 0;
     for (int pass = 0; pass < 2; pass++) {          /* at the upper and at the lower ends of all ranges */
         for (uint32_t i = 0; i < s->plan.header->symbols; i++) {
-            s->symbols[i] = pass == 0 ? s->plan.symbols[i].hi : s->plan.symbols[i].lo;
+            s->symbols[i] = pass == 0 ? likely_most(&s->plan.symbols[i]) : s->plan.symbols[i].lo;
         }
         int64_t bytes = scratch_now(s);
         most = bytes > most ? bytes : most;
     }
-    /* Threads do not share a page, and a kernel whose need is largest in between finds a spare half. */
-    size_t page = mi_os_page_bytes(), wanted = (size_t)most + (s->plan.header->symbols > 0 ? (size_t)most / 2 : 0);
-    s->scratch_stride = (wanted + page) / page * page;
-    s->scratch_bytes = s->scratch_stride * (size_t)s->threads;
-    s->scratch = most > ((int64_t)1 << 40) ? NULL : mi_os_map(s->scratch_bytes);
-    if (s->scratch == NULL) {
-        return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes of scratch for each of %d threads", most,
-                       (int64_t)s->threads);
-    }
-    return MI_OK;
+    /* A kernel whose need is largest in between finds a spare half. */
+    return mi_reserve_scratch(s, most + (s->plan.header->symbols > 0 ? most / 2 : 0), error);
 }
 
 static int32_t reserve_buffers(mi_session *s, mi_error *error) {
@@ -218,6 +243,9 @@ void mi_session_destroy(mi_session *s) {
     }
     if (s->arena != NULL) {
         mi_os_unmap(s->arena, (size_t)p->header->arena_bytes + MI_ALIGNMENT);
+    }
+    if (s->blocks != NULL) {
+        mi_blocks_unmap(s);
     }
     mi_os_unmap(s->scratch, s->scratch_bytes);
     mi_os_unmap(s, s->workspace_bytes);
