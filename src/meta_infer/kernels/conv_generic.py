@@ -19,8 +19,9 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Type, const, mad, maximum, minimum, splat
+from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum, splat
 from meta_infer.kernels.conv_shape import ConvShape, any_conv_of
+from meta_infer.kernels.gemm_tile import DTYPES, multiply_add
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.plane_chunks import plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, store_outputs
@@ -28,7 +29,7 @@ from meta_infer.kernels.point import Point, apply_nodes, bind, store_outputs
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     conv = any_conv_of(group)
-    if conv is None or not conv.x.dtype.is_float or conv.x.dtype.bits < 32:
+    if conv is None or conv.x.dtype not in DTYPES:
         return
     plain = {name: PLAIN for name in (*group.inputs, *group.outputs)}
     yield Variant("conv_generic", "conv_generic", {n: plain[n] for n in group.inputs},
@@ -108,7 +109,7 @@ class _Rows:
             for c, weight in enumerate(weights):
                 place = b.let(self.out_width * c + target)
                 old = b.load(self.sums, place, lanes)
-                b.store(self.sums, place, mad(value, splat(weight, lanes), old))
+                b.store(self.sums, place, multiply_add(value, splat(weight, lanes), old))
 
         start = low
         if stride == 1 and self.lanes > 1:

@@ -7,7 +7,7 @@ from itertools import product as cartesian
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.attrs import Attrs, int_of, ints_of
 from meta_infer.ops.broadcast import text
@@ -146,9 +146,8 @@ def _transposed_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs
 
 # --- import ---------------------------------------------------------------------------------------------------
 
-def _window_attrs(node: OnnxNode, ctx: ImportContext) -> tuple[Ints, Ints, Ints]:
-    """Kernel shape (from the weight when absent), strides, dilations."""
-    weight = shape_of(node, ctx, 1)
+def _window_attrs(node: OnnxNode, weight: Shape) -> tuple[Ints, Ints, Ints]:
+    """Kernel shape (from the weight's when absent), strides, dilations."""
     kernel = attr_ints(node, "kernel_shape") or tuple(d for d in weight[2:] if isinstance(d, int))
     if len(kernel) != len(weight) - 2 or not kernel:
         raise unsupported(node, f"weight {text(weight)} has no fixed kernel size", "make the weight a constant")
@@ -156,17 +155,21 @@ def _window_attrs(node: OnnxNode, ctx: ImportContext) -> tuple[Ints, Ints, Ints]
     return kernel, attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
 
 
-def import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """The Conv of an ONNX node with the inputs and attributes of one; nodes of other ops may have more of either."""
-    kernel, strides, dilations = _window_attrs(node, ctx)
-    pads = resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)
-    return (core_node(node, "Conv", node.inputs, node.outputs, kernel_shape=kernel, strides=strides, pads=pads,
-                      dilations=dilations, group=attr_int(node, "group", 1)),)
+def conv_attrs(node: OnnxNode, sizes: Shape, weight: Shape) -> dict[str, Attr]:
+    """Attributes of a core Conv from an ONNX node with those of ONNX's Conv; `sizes` are the spatial ones of x."""
+    kernel, strides, dilations = _window_attrs(node, weight)
+    return {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "group": attr_int(node, "group", 1),
+            "pads": resolve_pads(node, sizes, kernel, strides, dilations)}
+
+
+def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    attrs = conv_attrs(node, shape_of(node, ctx)[2:], shape_of(node, ctx, 1))
+    return (core_node(node, "Conv", node.inputs, node.outputs, **attrs),)
 
 
 def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """output_shape and auto_pad are resolved to pads, by the formulas of the specification."""
-    kernel, strides, dilations = _window_attrs(node, ctx)
+    kernel, strides, dilations = _window_attrs(node, shape_of(node, ctx, 1))
     sizes, n = shape_of(node, ctx)[2:], len(kernel)
     extra = attr_ints(node, "output_padding") or (0,) * n
     mode, wanted = attr_text(node, "auto_pad", "NOTSET") or "NOTSET", attr_ints(node, "output_shape")
@@ -228,7 +231,7 @@ def _transposed_samples(rng: np.random.Generator) -> Iterable[Sample]:
                      {**_attrs(w[2:], strides, pads, dilations, group), "output_padding": extra}, rtol=1e-4, atol=1e-5)
 
 
-CONV = OpDef("Conv", _infer_conv, _conv, _conv_samples, (OnnxImport("Conv", 1, convert=import_conv),),
+CONV = OpDef("Conv", _infer_conv, _conv, _conv_samples, (OnnxImport("Conv", 1, convert=_import_conv),),
              flops=_conv_flops)
 CONV_TRANSPOSE = OpDef("ConvTranspose", _infer_transposed, _transposed, _transposed_samples,
                        (OnnxImport("ConvTranspose", 1, convert=_import_transposed),), flops=_transposed_flops)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from meta_infer.ir.graph import Node
 from meta_infer.ops.attrs import floats_of
-from meta_infer.ops.convolution import import_conv
-from meta_infer.ops.importing import attr_float, attr_int, attr_text, core_node, present, shape_of, unsupported
+from meta_infer.ops.convolution import conv_attrs
+from meta_infer.ops.importing import attr_float, attr_int, attr_text, present, shape_of, unsupported
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
 
@@ -35,7 +35,7 @@ def _activate(b: NodeBuilder, node: OnnxNode, x: str, out: str) -> None:
     if len(given) != len(wanted):
         raise unsupported(node, f"activation {name!r} has {len(given)} parameters, it takes {len(wanted)}",
                           "correct activation_params")
-    b.emit(name, x, out=out, **dict(zip(wanted, given, strict=True)))
+    b.add(name, (x,), dict(zip(wanted, given, strict=True)), out)
 
 
 def _swapped(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, i: int, letter: str) -> str:
@@ -76,10 +76,10 @@ def _import_gemm(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """activation(Conv(x, w, b) + z)."""
     b = NodeBuilder.importing(node, ctx)
-    made = ctx.fresh(node.outputs[0])
-    (conv,) = import_conv(node, ctx)
-    b.nodes.append(core_node(node, "Conv", conv.inputs[:3], (made,), **conv.attrs))
-    total = b.emit("Add", made, node.inputs[3]) if present(node, 3) else made
+    attrs = conv_attrs(node, shape_of(node, ctx)[2:], shape_of(node, ctx, 1))
+    total = b.add("Conv", node.inputs[:3], attrs)
+    if present(node, 3):
+        total = b.emit("Add", total, node.inputs[3])
     _activate(b, node, total, node.outputs[0])
     return b.nodes
 

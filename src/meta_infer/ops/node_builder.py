@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,10 @@ class NodeBuilder:
 
     def emit(self, op: str, *inputs: str, out: str = "", **attrs: Attr) -> str:
         """`out` names the output (a fresh name by default); trailing absent inputs are dropped."""
+        return self.add(op, inputs, attrs, out)
+
+    def add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], out: str = "") -> str:
+        """The same with the attributes as one mapping."""
         names = list(inputs)
         while names and not names[-1]:
             names.pop()

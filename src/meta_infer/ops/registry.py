@@ -32,6 +32,7 @@ from meta_infer.ops import (
     one_hot,
     pad,
     pooling,
+    quantized_product,
     range,
     reduction,
     reshape,
@@ -97,6 +98,7 @@ OPS: tuple[OpDef, ...] = (
 COMBINATIONS: tuple[OnnxImport, ...] = (
     *fused_product.IMPORTS,
     *gelu_forms.IMPORTS,
+    *quantized_product.IMPORTS,
     *skip_norm.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
