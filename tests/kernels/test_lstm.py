@@ -117,10 +117,3 @@ def test_interpreter_agrees() -> None:
     layouts = layouts_of(variant, group)
     compiled, interpreted = (run_group(group, LSTM, variant, layouts, arrays, engine=e) for e in ("c", "interpret"))
     np.testing.assert_allclose(compiled["y"], interpreted["y"], 1e-5, 1e-6)
-
-
-@pytest.mark.parametrize("attrs", [{"layout": 1}, {"clip": 3.0}, {"activations": ("Sigmoid", "Softsign", "Tanh")}])
-def test_what_it_does_not_do_is_not_offered(attrs: dict[str, object]) -> None:
-    arrays = _arrays(2, 1, 3, 5, 1)
-    group = _group(arrays, ("x", "w", "r"), {"hidden_size": 5, **attrs}, ("y",))
-    assert not list(LSTM.variants(group, PROFILE))

@@ -1,198 +1,124 @@
 """LSTM in two launches: the input's part of all steps as one matrix product, then the recurrence.
 
-The gates of `lanes` neighbouring hidden units lie together, in ONNX's order i, o, f, c, so that one pass over a panel
-of the recurrent weights yields everything that the new state of these units needs:
-
     gates[t]  = x[t] W + Wb + Rb                                for all steps at once
-    i, o, f   = sigmoid(gates[t] + h R)      g = tanh(...)
-    c         = f * c + i * g                h = o * tanh(c)
-
-A chunk of the recurrence is one direction of up to `SEQUENCES` sequences; the weights of a direction stream from cache
-once per step for all of them.
+    i, f      = sigmoid(gates[t] + h R + P c)     g = tanh(...)
+    c'        = f * c + i * g
+    o         = sigmoid(... + P c')               h' = o * tanh(c')
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, const, minimum
-from meta_infer.ir.shapes import Dim, product
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
+from meta_infer.ir.group import Group, Layout, Variant
+from meta_infer.ir.loop import Buffer, Expr, const
+from meta_infer.kernels.gemm_tile import multiply
+from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.recurrent import (
-    ACTIVATIONS,
-    GATES_OF_X,
     SEQUENCES,
-    begin_state,
-    end_state,
-    input_bias,
-    input_product,
-    pack_recurrent,
+    Frame,
+    Moment,
+    Problem,
+    Row,
+    each_chunk,
+    problem_of,
+    recurrent_variants,
 )
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, DType
+from meta_infer.kernels.recurrent_weights import GATES_OF_X, bias_by_units, input_product, joined, recurrent_panels
+from meta_infer.ops.lstm import DEFAULT_ACTIVATIONS, GATES
+from meta_infer.support.dtypes import INT32
 
-GATES = 4
-# Sequences of a register tile: two times four accumulators leave registers for the panel, three do not.
-ROWS = 2
-_RECURRENT = "packed:recurrent"
-_DEFAULT = ("Sigmoid", "Tanh", "Tanh")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Sizes and the names of the group's values, '' where absent. `reverse` is the first direction's."""
-
-    steps: Dim
-    batch: Dim
-    inputs: int
-    hidden: int
-    directions: int
-    reverse: bool
-    activations: tuple[str, str, str]
-    x: str
-    h0: str
-    c0: str
-    y: str
-    y_h: str
-    y_c: str
-    dtype: DType
+_ALL = range(GATES)
 
 
 def _problem(group: Group) -> Problem | None:
-    """None when something is asked for that these loops do not do."""
-    anchor = group.anchor
-    names = [*anchor.inputs, *("",) * (8 - len(anchor.inputs))]
-    outputs = [*anchor.outputs, *("",) * (3 - len(anchor.outputs))]
-    weights = [n for n in names[1:4] if n]
-    if names[4] or names[7] or group.epilogue or any(n not in group.constants for n in weights):
-        return None
-    if anchor.attrs.get("layout", 0) or anchor.attrs.get("clip") or anchor.attrs.get("input_forget", 0):
-        return None
-    x, recurrent = group.values[names[0]], group.constants[names[2]]
-    directions, _, hidden = recurrent.shape
-    given = tuple(anchor.attrs.get("activations") or _DEFAULT * directions)             # type: ignore[arg-type, operator]
-    if given[:3] * directions != given or any(name not in ACTIVATIONS for name in given):
-        return None
-    if x.dtype not in (FLOAT32, FLOAT64):
-        return None
-    y, y_h, y_c = (name if name in group.outputs else "" for name in outputs)
-    return Problem(x.shape[0], x.shape[1], group.constants[names[1]].shape[2], hidden, directions,
-                   anchor.attrs.get("direction", "forward") == "reverse", given[:3],     # type: ignore[arg-type]
-                   names[0], names[5], names[6], y, y_h, y_c, x.dtype)
+    return problem_of(group, GATES, DEFAULT_ACTIVATIONS)
 
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
-    problem = _problem(group)
-    if problem is None:
-        return
-    weights = problem.directions * GATES * problem.hidden * (problem.inputs + problem.hidden)
-    yield Variant("lstm", "panels", {n: PLAIN for n in group.inputs if n not in group.constants},
-                  {n: PLAIN for n in group.outputs}, packed_bytes=weights * problem.dtype.bytes,
-                  flops=weights * problem.steps * problem.batch * 2)
+    return recurrent_variants(group, "lstm", _problem(group))
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     problem = _problem(group)
     assert problem is not None, "no variant was offered for this group"
-    tile = Tile(problem.dtype, profile.lanes(problem.dtype), GATES, ROWS)
-    names = [*group.anchor.inputs, "", ""]
-    projection = input_product(group, names[1], input_bias(group, names[3], GATES), GATES, tile.lanes, profile)
-    recurrent = pack_recurrent(group.constants[names[2]], GATES, tile)
-    rows = product((problem.steps, problem.batch))
-    width = problem.directions * tile.panels(GATES * problem.hidden) * tile.columns
-    gates = Temp(GATES_OF_X, problem.dtype, (rows, width))
-    call = _recurrence(problem, tile)
-    return Lowering((*projection.calls, call), {**projection.packed, _RECURRENT: recurrent}, (gates,))
+    lanes = profile.lanes(problem.dtype)
+    bias, of_bias = bias_by_units(group, problem, lanes, _ALL, _ALL, "bias")
+    recurrent, of_recurrent = recurrent_panels(group, problem, lanes, 0, GATES, "recurrent")
+    call = _recurrence(problem, lanes, recurrent, bool(group.anchor.attrs.get("input_forget", False)))
+    return joined(of_bias, input_product(group, problem, lanes, bias, profile), of_recurrent, Lowering((call,)))
 
 
 @dataclass(frozen=True)
-class _State:
-    """Buffers of the recurrence. `h` holds two states in turn, [2][rows][width]; `c` one, [rows][width]."""
+class _Buffers:
+    """What the recurrence reads and writes; `h` and `c` are the chunk's states."""
 
     gates: Buffer
     recurrent: Buffer
-    h0: Buffer | None
-    c0: Buffer | None
+    peepholes: Buffer | None
     y: Buffer | None
-    y_h: Buffer | None
-    y_c: Buffer | None
     h: Buffer
     c: Buffer
+    coupled: bool                                        # input_forget
 
 
-def _recurrence(problem: Problem, tile: Tile) -> KernelCall:
-    """One function for all directions; see the module's text."""
-    b = Builder("lstm")
-    blocks = -(-problem.hidden // tile.lanes)
-    width = blocks * tile.lanes
-    names = [GATES_OF_X, _RECURRENT, problem.h0, problem.c0, problem.y, problem.y_h, problem.y_c]
-
-    def optional(make: Callable[[str, DType], Buffer], stem: str, name: str) -> Buffer | None:
-        return make(stem, problem.dtype) if name else None
-
-    state = _State(
-        b.input("gates", problem.dtype), b.input("recurrent", problem.dtype),
-        optional(b.input, "h0", problem.h0), optional(b.input, "c0", problem.c0),
-        optional(b.output, "y", problem.y),
-        optional(b.output, "y_h", problem.y_h), optional(b.output, "y_c", problem.y_c),
-        b.scratch("h", problem.dtype, 2 * SEQUENCES * width), b.scratch("c", problem.dtype, SEQUENCES * width))
-    steps, batch = b.dim(problem.steps), b.dim(problem.batch)
-    row_blocks = (batch + (SEQUENCES - 1)) // SEQUENCES
-    with b.chunks(row_blocks * problem.directions) as chunk:
-        side, part = b.let(chunk % problem.directions, "side"), b.let(chunk // problem.directions, "part")
-        parts = b.let(row_blocks, "parts")
-        first = b.let(part * batch // parts, "first")
-        size = b.let((part + 1) * batch // parts - first, "size")
-        row0 = b.let(side * batch + first, "row0")                       # in [directions, batch]
-        begin_state(b, problem.hidden, tile, size, row0, state.h0, state.h)
-        begin_state(b, problem.hidden, tile, size, row0, state.c0, state.c)
-        with b.loop(0, steps, 1, "step") as step:
-            backward = const(1) if problem.reverse else side
-            t = b.let(step + backward * (steps - 1 - step * 2), "t")
-            with b.loop(0, blocks, 1, "block") as block, each_tile(b, tile, size) as (row, some):
-                sequence = b.let(first + row, "sequence")
-                by_rows(b, tile, some, lambda rows: _step(
-                    b, problem, tile, state, rows, row, side, sequence, batch, step, t, block, blocks))
-        last = b.let(steps % 2 * (SEQUENCES * width), "last")
-        if state.y_h is not None:
-            end_state(b, problem.hidden, tile, size, row0, state.y_h, state.h, last)
-        if state.y_c is not None:
-            end_state(b, problem.hidden, tile, size, row0, state.y_c, state.c, const(0))
+def _recurrence(problem: Problem, lanes: int, recurrent: str, coupled: bool) -> KernelCall:
+    """One function for all directions."""
+    b, dtype = Builder("lstm"), problem.dtype
+    width = problem.blocks(lanes) * lanes
+    gates, panels = b.input("gates", dtype), b.input("recurrent", dtype)
+    lengths = b.input("lengths", INT32) if problem.lengths else None
+    h0, c0, peepholes = (b.input(stem, dtype) if name else None for stem, name in
+                         (("h0", problem.h0), ("c0", problem.c0), ("peepholes", problem.peepholes)))
+    y, y_h, y_c = (b.output(stem, dtype) if name else None for stem, name in
+                   (("y", problem.y), ("y_h", problem.y_h), ("y_c", problem.y_c)))
+    buffers = _Buffers(gates, panels, peepholes, y, b.scratch("h", dtype, 2 * SEQUENCES * width),
+                       b.scratch("c", dtype, SEQUENCES * width), coupled)
+    with each_chunk(b, problem, lanes, lengths) as frame:
+        frame.begin_state(h0, buffers.h)
+        frame.begin_state(c0, buffers.c)
+        with frame.each_step() as now:
+            frame.each_tile(now, lambda rows, block: _step(frame, buffers, now, rows, block))
+        last = b.let(frame.steps % 2 * (SEQUENCES * width), "last")
+        frame.end_state(y_h, buffers.h, last)
+        frame.end_state(y_c, buffers.c, const(0))
     func, dims = b.finish()
-    return KernelCall(func, tuple(name for name in names if name), dims)
+    args = (GATES_OF_X, recurrent, problem.lengths, problem.h0, problem.c0, problem.peepholes, problem.y, problem.y_h,
+            problem.y_c)
+    return KernelCall(func, tuple(name for name in args if name), dims)
 
 
-def _step(b: Builder, problem: Problem, tile: Tile, state: _State, rows: int, row: Expr, side: Expr, first: Expr,
-          batch: Expr, step: Expr, t: Expr, block: Expr, blocks: int) -> None:
-    """New states of `lanes` hidden units for `rows` sequences: `row`.. of the chunk, `first`.. of the batch."""
-    hidden, lanes, width = problem.hidden, tile.lanes, blocks * tile.lanes
-    old, new = (b.let(parity % 2 * (SEQUENCES * width), "state") for parity in (step, step + 1))
-    line = b.let((t * batch + first) * (problem.directions * blocks) + side * blocks + block, "line")
-    start = [[b.load(state.gates, (line + r * problem.directions * blocks) * tile.columns + g * lanes, lanes)
-              for g in range(GATES)] for r in range(rows)]
-    panel_at = b.let((side * blocks + block) * (hidden * tile.columns), "panel_at")
-    before = [old + (row + r) * width for r in range(rows)]
-    gates = multiply(b, tile, rows, state.h, before, 1, state.recurrent, panel_at, tile.columns, const(hidden), start)
-    f, g, h = (ACTIVATIONS[name] for name in problem.activations)
+def _step(frame: Frame, buffers: _Buffers, now: Moment, rows: list[Row], block: Expr) -> None:
+    """New states of `lanes` hidden units for the sequences of a tile."""
+    b, lanes, tile, hidden = frame.b, frame.lanes, frame.tile(GATES), frame.problem.hidden
+    start = [[frame.gates(buffers.gates, row, g) for g in _ALL] for row in rows]
+    panel_at = b.let((frame.side * frame.blocks + block) * (hidden * tile.columns), "panel_at")
+    before = [now.old + row.at for row in rows]
+    gates = multiply(b, tile, len(rows), buffers.h, before, 1, buffers.recurrent, panel_at, tile.columns, const(hidden),
+                     start)
     unit = b.let(block * lanes, "unit")
-    for r, (gate_i, gate_o, gate_f, gate_c) in enumerate(gates):
-        at = b.let((row + r) * width + unit, "at")
-        kept = b.let(f(gate_f) * b.load(state.c, at, lanes), "kept")
-        c = b.let(kept + f(gate_i) * g(gate_c), "cell")
-        b.store(state.c, at, c)
-        value = b.let(f(gate_o) * h(c), "hidden")
-        b.store(state.h, new + at, value)
-        if state.y is None:
-            continue
-        count = None
-        if hidden % lanes:
-            count = b.let(minimum(const(hidden) - unit, lanes), "count")
-        place = (t * problem.directions + side) * batch + first + r
-        b.store(state.y, place * hidden + unit, value, count)
+
+    def peeped(gate: Expr, which: int, c: Expr) -> Expr:
+        """A gate that also looks at the cell."""
+        if buffers.peepholes is None:
+            return gate
+        weights = b.load(buffers.peepholes, (frame.side * 3 + which) * hidden + unit, lanes, frame.count(unit))
+        return gate + weights * c
+
+    for row, old, (of_i, of_o, of_f, of_c) in zip(rows, before, gates, strict=True):
+        at = b.let(row.at + unit, "at")
+        c = b.let(b.load(buffers.c, at, lanes), "c")
+        i = b.let(frame.apply(0, peeped(of_i, 0, c)), "i")
+        f = const(1, i.type) - i if buffers.coupled else frame.apply(0, peeped(of_f, 2, c))
+        kept = b.let(f * c, "kept")
+        cell = b.let(kept + i * frame.apply(1, of_c), "cell")
+        value = b.let(frame.apply(0, peeped(of_o, 1, cell)) * frame.apply(2, cell, clip=False), "hidden")
+        b.store(buffers.c, at, frame.lasting(row, cell, buffers.c, at))
+        b.store(buffers.h, now.new + at, frame.lasting(row, value, buffers.h, old + unit))
+        frame.put(buffers.y, row, unit, value)
 
 
 LSTM = Kernel("lstm", ("LSTM",), _variants, _lower)

@@ -26,6 +26,7 @@ from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.rnn import RNN
 from meta_infer.kernels.scatter import SCATTER
 from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
 from meta_infer.kernels.sizes import SIZES
@@ -52,6 +53,7 @@ KERNELS: tuple[Kernel, ...] = (
     ARG_REDUCE,
     LSTM,
     GRU,
+    RNN,
     ELEMENTWISE,
     TRANSPOSE,
     CONCAT,

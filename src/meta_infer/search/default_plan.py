@@ -17,7 +17,7 @@ from meta_infer.ir.shapes import product, upper
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
 
-HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU"})
+HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN"})
 
 Cover = Callable[[Graph], Sequence[Group]]
 Variants = Callable[[Group, Profile], Iterable[Variant]]
