@@ -32,6 +32,7 @@ from meta_infer.ops import (
     one_hot,
     pad,
     pooling,
+    quantized_elementwise,
     quantized_product,
     range,
     reduction,
@@ -99,6 +100,7 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *fused_product.IMPORTS,
     *gelu_forms.IMPORTS,
     *quantized_product.IMPORTS,
+    *quantized_elementwise.IMPORTS,
     *skip_norm.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
