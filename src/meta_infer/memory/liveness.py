@@ -1,8 +1,8 @@
 """When each buffer of a program is needed.
 
 Commands are numbered in program order, those of regions included. A buffer is live from the command that first
-writes it to the one that last reads it, or to the end of the program. What is touched both inside a loop and outside of it is live during the
-whole loop: the next pass reads it again, or it gathers what all passes write (scan outputs).
+writes it to the one that last reads it, or to the end of the program. What is touched both inside a loop and outside
+of it is live during the whole loop: the next pass reads it again, or it gathers what all passes write (scan outputs).
 """
 
 from __future__ import annotations

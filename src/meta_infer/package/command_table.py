@@ -203,8 +203,8 @@ def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequ
                    placed: ConstantPlacement) -> bytes:
     """The command table of `program` for code whose kernel table is in `kernel_order`.
 
-    `placed` says where each constant lies in weights.bin. Raises InternalError for a dim of the inputs beyond 2^56, a rank beyond
-    16, or a space other than 'ram'.
+    `placed` says where each constant lies in weights.bin. Raises InternalError for a dim of the inputs beyond 2^56,
+    a rank beyond 16, or a space other than 'ram'.
     """
     spaces = set(memory_plan.sizes) - {"ram"}
     if spaces:

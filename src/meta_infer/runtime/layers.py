@@ -39,7 +39,8 @@ def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray 
                   symbols: Mapping[str, int]) -> dict[str, np.ndarray]:
     """Arrays by ONNX name, in execution order, from the bytes copied; None in `memory` for what never ran.
 
-    The first buffer that was written counts, and of its writers the last.
+    The first buffer that was written counts, and of its writers the last. A tensor of a loop whose symbols took other
+    values after it was seen, so that its shape then is not known, is left out.
     """
     ran: dict[str, tuple[LayerRequest, np.ndarray]] = {}
     for request, raw in zip(requests, memory, strict=True):
@@ -48,7 +49,9 @@ def layer_results(requests: Sequence[LayerRequest], memory: Sequence[np.ndarray 
     found = {}
     for origin, (request, raw) in sorted(ran.items(), key=lambda item: item[1][0].command):
         shape = tuple(evaluate_dim(d, symbols) for d in request.shape)
-        found[origin] = _plain(raw.view(dtype_named(request.dtype).numpy), shape, request)
+        flat = raw.view(dtype_named(request.dtype).numpy)
+        if flat.size >= math.prod(shape) or all(isinstance(d, int) for d in request.shape):
+            found[origin] = _plain(flat, shape, request)
     return found
 
 

@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from meta_infer.runtime.cpu import available_cores, best_target, target_named
 from meta_infer.runtime.feeds import as_input, check_names, check_output_names, check_shared_dims
 from meta_infer.runtime.layers import layer_results
 from meta_infer.runtime.loader import Library, load_library
+from meta_infer.runtime.outputs import Size, cut_to_shape, is_late, room_for, taken
 from meta_infer.runtime.reader import Package, Tensor
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError, MetaInferError, PackageError, UsageError
@@ -51,7 +50,8 @@ class TensorType:
 class Session:
     """A package ready to run. It owns its arena; threads that run one session take turns, sessions are independent.
 
-    Nothing is allocated by the runtime after this is made; outputs are fresh numpy arrays.
+    Nothing is allocated by the runtime after this is made, but for tensors that are sized while running, and for those
+    only in the first run of a size; outputs are fresh numpy arrays.
     """
 
     def __init__(self, package: Package, threads: int | None = None, mode: str = "auto",
@@ -69,6 +69,7 @@ class Session:
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
         self._frames = _Frames()
+        self._delivering = threading.Lock()            # from a run to the copy of what it left in the session's memory
         self._handle = _Handle()
         what = f"package {str(package.path)!r}"
         candidates = package.targets if target is None else [target_named(package.targets, target, what)]
@@ -116,8 +117,9 @@ class Session:
     def run_with(self, feeds: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Like `run`, writing into arrays of the caller; those not named are made fresh.
 
-        An output whose size only running can tell needs room for its upper bound; the result is then a view of its
-        beginning. Raises InputError for an array of another dtype or size, or one that is not writable and dense.
+        An output whose size only running can tell needs room for its upper bound, or where it has no useful one for
+        what it takes in this run; the result is then a view of the array's beginning. Raises InputError for an array
+        of another dtype or size, or one that is not writable and dense.
         """
         check_output_names(list(outputs), self._outputs)
         return self._run(self._arrays(feeds), outputs, native.Options())
@@ -168,16 +170,23 @@ class Session:
         frame = self._frame(arrays, handle)
         for slot, array in zip(frame.inputs, arrays, strict=False):
             slot.data = array.ctypes.data
-        outputs = [_room(t, size, given.get(t.name) if given else None)
+        outputs = [room_for(t, size, given.get(t.name) if given else None)
                    for t, size in zip(self._outputs, frame.sizes, strict=True)]
         for slot, array in zip(frame.outputs, outputs, strict=False):
             slot.data, slot.bytes = array.ctypes.data, array.nbytes
-        code = self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options, frame.error)
-        if code != native.OK:
-            self._check(code, frame.error)
+        if frame.pooled:
+            with self._delivering:
+                self._check(self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options,
+                                                                   frame.error), frame.error)
+                outputs = [taken(t, slot, (given or {}).get(t.name)) if size.pooled else array for t, size, slot, array
+                           in zip(self._outputs, frame.sizes, frame.outputs, outputs, strict=False)]
+        else:
+            code = self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options, frame.error)
+            if code != native.OK:
+                self._check(code, frame.error)
         if frame.exact:
             return outputs
-        return [array if size.exact else _cut(array, tuple(slot.shape[:slot.rank]), t.name not in (given or {}))
+        return [array if size.exact else cut_to_shape(array, tuple(slot.shape[:slot.rank]), t.name not in (given or {}))
                 for t, size, array, slot in zip(self._outputs, frame.sizes, outputs, frame.outputs, strict=False)]
 
     def _frame(self, arrays: Sequence[np.ndarray], handle: _Handle) -> _Frame:
@@ -193,11 +202,12 @@ class Session:
             slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
             slot.shape[:array.ndim] = array.shape
         self._check(self._library.functions.mi_session_shapes(handle, inputs, slots, error), error)
-        sizes = [_Size(tuple(slot.shape[:slot.rank]), slot.bytes, not _is_late(t, self.symbols))
+        sizes = [Size(tuple(slot.shape[:slot.rank]), slot.bytes, not is_late(t, self.symbols))
                  for t, slot in zip(self._outputs, slots, strict=False)]
         if len(frames) >= _FRAMES_KEPT:
             frames.clear()
-        frames[shapes] = _Frame(inputs, slots, error, sizes, all(size.exact for size in sizes))
+        frames[shapes] = _Frame(inputs, slots, error, sizes, all(size.exact for size in sizes),
+                                any(size.pooled for size in sizes))
         return frames[shapes]
 
     def _check(self, code: int, error: native.Error) -> None:
@@ -235,8 +245,9 @@ class _Frame:
     inputs: ctypes.Array
     outputs: ctypes.Array
     error: native.Error
-    sizes: list[_Size]
+    sizes: list[Size]
     exact: bool
+    pooled: bool
 
 
 class _Frames(threading.local):
@@ -246,46 +257,11 @@ class _Frames(threading.local):
         self.by_shapes: dict[tuple[tuple[int, ...], ...], _Frame] = {}
 
 
-@dataclass(frozen=True)
-class _Size:
-    """What one output takes: `bytes` at most; exactly `shape` unless only running can tell."""
-
-    shape: tuple[int, ...]
-    bytes: int
-    exact: bool
-
-
-def _is_late(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> bool:
-    """Whether the shape mentions a symbol that no input gives."""
-    names = {name for dim in tensor.shape if isinstance(dim, str) for name in re.findall(r"[^\W\d]\w*", dim)}
-    return any(name in symbols and not symbols[name]["given"] for name in names)
-
-
-def _room(tensor: Tensor, size: _Size, given: np.ndarray | None) -> np.ndarray:
-    """Memory for one output: the array given, or a fresh one; flat when the shape is not known yet."""
-    dtype = tensor.numpy
-    if given is None:
-        return np.empty(size.shape if size.exact else size.bytes // dtype.itemsize, dtype)
-    fits = given.shape == size.shape if size.exact else given.nbytes >= size.bytes
-    if given.dtype != dtype or not fits or not (given.flags.c_contiguous and given.flags.writeable):
-        raise InputError(f"must be a writable dense {dtype} array of shape {list(size.shape)} ({size.bytes} bytes)",
-                         what=f"array for output {tensor.name!r}")
-    return given
-
-
 _FRAMES_KEPT = 256
 _CREATE_HINTS = {
     native.BAD_PLAN: "build the package again",
     native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
 }
-
-
-def _cut(array: np.ndarray, shape: tuple[int, ...], own: bool) -> np.ndarray:
-    """The output in its final shape. A fresh array made for an upper bound is copied, so that it does not stay."""
-    if array.shape == shape:
-        return array
-    part = array.reshape(-1)[:math.prod(shape)].reshape(shape)
-    return part.copy() if own else part
 
 
 def load(path: str | Path, threads: int | None = None, mode: str = "auto", verify: bool = False,

@@ -110,7 +110,7 @@ int driver_main(int count, char **arguments) {
         read_inputs(&at, inputs, asked->inputs);
         must(p.shapes(session, inputs, outputs, &error), &error);
         for (int64_t i = 0; i < asked->outputs; i++) {
-            outputs[i].data = driver_memory(outputs[i].bytes);
+            outputs[i].data = driver_memory(outputs[i].bytes < 0 ? 0 : outputs[i].bytes);
         }
         must(p.run(session, inputs, outputs, NULL, &error), &error);
         for (int64_t run = 0; run < asked->runs; run++) {

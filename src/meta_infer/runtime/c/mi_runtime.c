@@ -55,7 +55,10 @@ static int32_t check_growth(const run_state *r, uint32_t index, const mi_plan_co
         }
     }
     int64_t scratch = kernel->scratch(s->call_dims);
-    return scratch <= (int64_t)s->scratch_stride ? MI_OK : mi_reserve_scratch(s, scratch + scratch / 2, r->error);
+    if (scratch <= (int64_t)s->scratch_stride || mi_reserve_scratch(s, scratch + scratch / 2, NULL) == MI_OK) {
+        return MI_OK;
+    }
+    return mi_reserve_scratch(s, scratch, r->error);
 }
 
 static int32_t do_call(run_state *r, uint32_t index, const mi_plan_command *c) {
@@ -282,10 +285,11 @@ static void copy_watched(run_state *r, uint32_t index) {
         bool pooled = r->s->plan.buffers[root].kind == MI_POOL;     /* its views move with it */
         const unsigned char *at = pooled ? mi_address_now(r->s, (uint32_t)w->buffer) : r->s->address[w->buffer];
         int64_t bytes = r->s->bytes[w->buffer];
-        if (at != NULL && w->data != NULL && bytes <= w->bytes) {
+        if (w->data == NULL) {
+            w->bytes = at == NULL ? -1 : bytes;
+        } else if (at != NULL && bytes <= w->bytes) {
             copy_bytes(w->data, at, (size_t)bytes);
         }
-        w->bytes = at == NULL ? -1 : bytes;
     }
 }
 

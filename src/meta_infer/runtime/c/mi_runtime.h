@@ -66,12 +66,14 @@ typedef struct {
     int32_t reserved;
 } mi_session_config;
 
-/* Copy of one buffer right after a command. With `data` NULL only `bytes` is filled, with the size there. */
+/* Copy of one buffer right after a command, the last one where a loop repeats it. With `data` NULL only `bytes` is
+ * filled, with the size there. */
 typedef struct {
     int32_t command;        /* index in the command table */
     int32_t buffer;
     void *data;
-    int64_t bytes;          /* in: what data holds; out: what the buffer took; -1 when the command never ran */
+    int64_t bytes;          /* what data holds, and no more is written there; without data, out: what the buffer took,
+                               as it was when the command never ran */
 } mi_watch;
 
 typedef struct {
