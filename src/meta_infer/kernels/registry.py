@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meta_infer.kernels.arg_reduce import ARG_REDUCE
+from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
 from meta_infer.kernels.conv_direct import CONV_DIRECT
@@ -17,15 +18,19 @@ from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.global_pool import GLOBAL_POOL
+from meta_infer.kernels.grid_sample import AFFINE_GRID, GRID_SAMPLE
 from meta_infer.kernels.gru import GRU
+from meta_infer.kernels.iota import IOTA
 from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.layer_norm import LAYER_NORM
 from meta_infer.kernels.lstm import LSTM
 from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
 from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
+from meta_infer.kernels.pool_indices import POOL_INDICES
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.rnn import RNN
 from meta_infer.kernels.scatter import SCATTER
 from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
@@ -44,6 +49,13 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_TRANSPOSE,
     CONV_GENERIC,
     POOL,
+    POOL_INDICES,
+    ROI_ALIGN,
+    MAX_ROI_POOL,
+    GRID_SAMPLE,
+    AFFINE_GRID,
+    DEFORM_COLUMNS,
+    COL2IM,
     GLOBAL_POOL,
     GEMM,
     MATMUL_BATCHED,
@@ -70,6 +82,7 @@ KERNELS: tuple[Kernel, ...] = (
     PAD,
     RESIZE,
     SIZES,
+    IOTA,
 )
 
 

@@ -30,13 +30,13 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
     with each_row(b, out_shape) as (coords, base):
         at = const(0)
         for axis, coord in enumerate((*coords, const(0))[:len(shape)]):
-            at = at + (b.dim(starts[axis]) + coord * int(steps[axis])) * strides[axis]  # type: ignore[arg-type]
+            at = at + (b.dim(starts[axis]) + coord * b.dim(steps[axis])) * strides[axis]  # type: ignore[arg-type]
         at = b.let(at, "at")
         width = b.dim(out_shape[-1] if out_shape else 1)
         if not steps or steps[-1] == 1:
             copy_run(b, src, at, dst, base, width, copy_lanes(profile, src.dtype))
         else:
-            step = int(steps[-1])  # type: ignore[arg-type]
+            step = b.dim(steps[-1])  # type: ignore[arg-type]
             along_row(b, 0, width, 1, lambda x, n, count: b.store(dst, base + x, b.load(src, at + x * step)))
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Node, Shape
-from meta_infer.ir.shapes import Dim
+from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
-from meta_infer.ops.bind_dims import sizes_input
+from meta_infer.ops.bind_dims import bind_dims, sizes_input
 from meta_infer.ops.broadcast import broadcast_content, broadcast_shapes, text
 from meta_infer.ops.elementwise import bools, floats, ints
-from meta_infer.ops.importing import core_node, dims_input, shape_of, unsupported
+from meta_infer.ops.importing import core_node, dims_input, is_known, shape_of, unsupported
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -23,6 +23,8 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.size_math import SizeMath
+from meta_infer.support.dtypes import INT64
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -40,8 +42,33 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
 
 def _import_expand(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """The shape operand broadcasts with the input's shape: its 1s keep the input's size."""
+    if not is_known(ctx, node.inputs[1]):
+        return _expand_to_data(node, ctx)
     shape = broadcast_shapes(shape_of(node, ctx), dims_input(node, ctx, 1, "shape"))
     return (core_node(node, "Expand", node.inputs[:1], node.outputs, shape=shape),)
+
+
+def _expand_to_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """A shape that data tells: an axis of the input that may be 1 is repeated by gathering it."""
+    math, old = SizeMath(node, ctx), shape_of(node, ctx)
+    asked = math.vector(node.inputs[1], "shape")
+    rank = max(math.length(asked), len(old))
+    own = (1,) * (rank - len(old)) + old
+    padded = math.pad_front(asked, rank, 1)
+    found = bind_dims(node, ctx, math.where(math.equal(padded, 1), math.dims(own), padded), [(0, UNBOUNDED)] * rank,
+                      "expand")
+    x, shape = node.inputs[0], tuple(size if dim == 1 or bounds(dim)[0] < 2 else dim
+                                     for dim, size in zip(own, found, strict=True))
+    for axis, dim in enumerate(own):
+        if dim == 1 or bounds(dim)[0] > 1:
+            continue
+        steps, index, wide = ctx.fresh("steps"), ctx.fresh("index"), ctx.fresh(x)
+        ctx.emit(core_node(node, "Iota", (), (steps,), size=(shape[axis],)))
+        several = math.cast(math.less(1, math.dims((dim,))), INT64)       # 0: the one element again and again
+        ctx.emit(core_node(node, "Mul", (steps, several), (index,)))
+        ctx.emit(core_node(node, "Gather", (x, index), (wide,), axis=axis - (rank - len(old))))
+        x = wide
+    return (core_node(node, "Expand", (x,), node.outputs, shape=shape),)
 
 
 def _import_constant_of_shape(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -53,7 +80,7 @@ def _import_constant_of_shape(node: OnnxNode, ctx: ImportContext) -> Iterable[No
 
 def _import_tile(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """[a, b] tiled (r, s)  ->  Reshape to [1, a, 1, b], Expand to [r, a, s, b], Reshape to [r*a, s*b]"""
-    shape, repeats = shape_of(node, ctx), dims_input(node, ctx, 1, "repeats")
+    shape, repeats = shape_of(node, ctx), sizes_input(node, ctx, 1, "repeats")
     if len(repeats) != len(shape):
         raise unsupported(node, f"{len(repeats)} repeats for the {len(shape)} dimensions of {text(shape)}",
                           "the model breaks the ONNX specification here")

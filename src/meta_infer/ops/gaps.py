@@ -20,17 +20,12 @@ class Gap:
 
 
 GAPS: tuple[Gap, ...] = (
-    Gap("Slice", "positions depend on data", "sizes must be known from shapes alone", "positions from Shape"),
     Gap("Squeeze", "no axes, and a dynamic size that may be 1", "the rank would depend on the input", "give the axes"),
     Gap("Split", "unequal parts without sizes before opset 18", "not defined by ONNX", "give the sizes"),
-    Gap("Pad", "pads or value computed at run time", "sizes must be known from shapes alone", "constant pads"),
-    Gap("Range", "bounds depend on data", "sizes must be known from shapes alone", "bounds from Shape"),
     Gap("Dropout", "training mode, or its mask is used", "inference only", "export in inference mode"),
     Gap("BatchNormalization", "training mode", "inference only", "export in inference mode"),
     Gap("BatchNormalization", "spatial=0 (opset 7)", "one statistic per element", "opset 9 or newer"),
     Gap("LayerNormalization", "Mean or InvStdDev is used", "inference only", "export in inference mode"),
-    Gap("MaxPool", "Indices is used", "no unpooling", "an upsampling that needs no indices"),
-    Gap("MaxPool", "storage_order 1", "only concerns Indices", "storage_order 0"),
     Gap("Conv", "auto_pad SAME of a dynamic size that is no multiple of the stride", "the padding would vary",
         "a step in --shape"),
     Gap("Resize", "tf_crop_and_resize", "crops and extrapolates in one", "Slice, then Resize"),

@@ -65,7 +65,8 @@ def constant_of(node: OnnxNode, ctx: ImportContext, i: int, what: str) -> np.nda
 
 def is_known(ctx: ImportContext, name: str) -> bool:
     """Whether the elements of a small integer value depend on shapes only, not on data."""
-    return ctx.known(name) is not None or ctx.type_of(name).content is not None
+    found = ctx.type_of(name)
+    return ctx.known(name) is not None or found.content is not None or found.shape == (0,)
 
 
 def dims_input(node: OnnxNode, ctx: ImportContext, i: int, what: str) -> tuple[Dim, ...]:
@@ -76,7 +77,8 @@ def dims_input(node: OnnxNode, ctx: ImportContext, i: int, what: str) -> tuple[D
     known = ctx.known(node.inputs[i])
     if known is not None:
         return tuple(int(x) for x in np.asarray(known).reshape(-1))
-    content = ctx.type_of(node.inputs[i]).content
+    found = ctx.type_of(node.inputs[i])
+    content = () if found.shape == (0,) else found.content
     if content is None:
         raise unsupported(node, f"{what} ({node.inputs[i]!r}) depends on data, not only on shapes",
                           f"make {what} a constant, or compute it from Shape of a tensor")

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node
-from meta_infer.ir.shapes import bounds
+from meta_infer.ir.shapes import UNBOUNDED, bounds
 from meta_infer.ops.attrs import Attrs, ints_of, text_of
+from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
@@ -20,6 +21,7 @@ from meta_infer.ops.importing import (
     constant_of,
     core_node,
     ints_input,
+    is_known,
     present,
     shape_of,
     unsupported,
@@ -34,6 +36,8 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.size_math import SizeMath
+from meta_infer.support.dtypes import BOOL
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -88,12 +92,46 @@ def _import_attrs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_inputs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Pads and value are inputs since opset 11, `axes` since 18."""
+    if not all(is_known(ctx, name) or ctx.known(name) is not None for name in node.inputs[1:] if name):
+        return _computed(node, ctx)
     value = 0.0
     if present(node, 2):
         known = constant_of(node, ctx, 2, "constant_value").reshape(-1)
         value = known[0].item() if known.size else 0.0
     axes = ints_input(node, ctx, 3, "axes") if present(node, 3) else None
     return _pad(node, ctx, ints_input(node, ctx, 1, "pads"), axes, value)
+
+
+def _computed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Pads (or a value) that data tells: for each axis the position in the input that every position shows, gathered.
+
+    Positions outside are filled by a mask in mode 'constant', folded back into the input in the others.
+    """
+    shape, mode, math = shape_of(node, ctx), attr_text(node, "mode", "constant"), SizeMath(node, ctx)
+    rank = len(shape)
+    if mode not in MODES:
+        raise unsupported(node, f"mode {mode!r}", f"use one of {', '.join(MODES)}")
+    pads = math.vector(node.inputs[1], "pads")
+    count = math.length(pads) // 2
+    axes = math.vector(node.inputs[3], "axes") if present(node, 3) else math.constant(list(range(count)))
+    axes, sizes = math.from_front(axes, rank), math.dims(shape)
+    begins, ends = (math.spread(axes, math.part(pads, first, count), rank, 0) for first in (0, count))
+    made = bind_dims(node, ctx, math.max(math.add(sizes, math.add(begins, ends)), 0), [(0, UNBOUNDED)] * rank, "pad")
+    x, inside = node.inputs[0], ""
+    for axis, size in enumerate(made):
+        place = math.sub(math.iota(size), math.part(begins, axis, 1))
+        length = math.part(sizes, axis, 1)
+        shown = math.folded(place, length, mode)
+        if mode == "constant":
+            here = math.cast(math.equal(shown, place), BOOL)
+            here = math.view(here, (*(1,) * axis, size, *(1,) * (rank - axis - 1)))
+            inside = math.both(inside, here) if inside else here
+        x = math.gather(x, shown, axis)
+    if mode != "constant" or not rank:
+        return (core_node(node, "Identity", (x,), node.outputs),)
+    dtype = ctx.type_of(x).dtype
+    fill = math.view(node.inputs[2], ()) if present(node, 2) else ctx.constant(np.zeros((), dtype.numpy), "zero")
+    return (core_node(node, "Where", (inside, x, fill), node.outputs),)
 
 
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:

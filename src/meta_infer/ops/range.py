@@ -8,11 +8,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Node
-from meta_infer.ir.shapes import Dim, ceildiv, dim_max, product
+from meta_infer.ir.shapes import UNBOUNDED, Dim, ceildiv, dim_max, product
 from meta_infer.ops.attrs import Attrs
+from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import CONTENT_LIMIT
-from meta_infer.ops.opdef import InferContext, OnnxImport, OpDef, Sample, ShapeError, TensorType
+from meta_infer.ops.importing import core_node, is_known
+from meta_infer.ops.opdef import (
+    ImportContext,
+    InferContext,
+    OnnxImport,
+    OnnxNode,
+    OpDef,
+    Sample,
+    ShapeError,
+    TensorType,
+)
+from meta_infer.ops.size_math import SizeMath
 from meta_infer.ops.upper_slice import sliced, upper_shape
+from meta_infer.support.dtypes import FLOAT64, INT64
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -35,6 +48,23 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     if isinstance(size, int) and size <= CONTENT_LIMIT:
         elements = tuple(first + i * step for i in range(size))
     return (TensorType(types[0].dtype, (size,), elements),)
+
+
+def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Bounds that data tells: the number of elements is worked out while running, in float64 for floats."""
+    if all(is_known(ctx, name) for name in node.inputs):
+        return (core_node(node, "Range", node.inputs, node.outputs),)
+    math, dtype = SizeMath(node, ctx), ctx.type_of(node.inputs[0]).dtype
+    wide = FLOAT64 if dtype.is_float else INT64
+    start, limit, delta = (math.cast(name, wide) for name in node.inputs)
+    span = math.sub(limit, start)
+    count = math.ceil_quotient(span, delta) if dtype.is_float else math.ceil_div(span, delta)
+    (size,) = bind_dims(node, ctx, math.max(count, 0), [(0, UNBOUNDED)], "range")
+    steps, scaled = ctx.fresh("steps"), ctx.fresh(node.outputs[0])
+    ctx.emit(core_node(node, "Iota", (), (steps,), size=(size,)))
+    typed = math.cast(steps, dtype)
+    return (core_node(node, "Mul", (typed, node.inputs[2]), (scaled,)),
+            core_node(node, "Add", (scaled, node.inputs[0]), node.outputs))
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
@@ -67,7 +97,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     yield Sample(tuple(np.array(v, np.float32) for v in (0.5, 2.1, 0.25)))
 
 
-RANGE = OpDef("Range", _infer, _reference, _samples, (OnnxImport("Range", 11),), flops=_flops,
+RANGE = OpDef("Range", _infer, _reference, _samples, (OnnxImport("Range", 11, convert=_import),), flops=_flops,
               decompose=_decompose)
 
 OPS: tuple[OpDef, ...] = (RANGE,)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, dim_max, dim_min, product
+from meta_infer.ir.shapes import Dim, bounds, dim_max, dim_min, product
 from meta_infer.ops.attrs import Attrs, bool_of, ints_of
+from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.elementwise import floats, ints
-from meta_infer.ops.importing import attr_int, attr_ints, axis_in, core_node, ints_input, present, shape_of
+from meta_infer.ops.importing import attr_int, attr_ints, axis_in, core_node, ints_input, is_known, present, shape_of
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -21,6 +22,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.size_math import SizeMath
 from meta_infer.support.dtypes import FLOAT64, INT32
 
 Fold = Callable[[Sequence[Dim]], Dim]
@@ -150,14 +152,18 @@ def _import(node: OnnxNode, ctx: ImportContext, axes: tuple[int, ...] | None) ->
     if not axes and attr_int(node, "noop_with_empty_axes"):
         return (core_node(node, "Identity", node.inputs[:1], node.outputs),)
     chosen = tuple(sorted({axis_in(node, a, rank) for a in axes})) if axes else tuple(range(rank))
-    keep, dtype = bool(attr_int(node, "keepdims", 1)), ctx.type_of(node.inputs[0]).dtype
+    return _reduced(node, ctx, node.inputs[0], node.outputs[0], chosen, bool(attr_int(node, "keepdims", 1)))
+
+
+def _reduced(node: OnnxNode, ctx: ImportContext, x: str, y: str, axes: tuple[int, ...], keep: bool) -> Iterable[Node]:
+    dtype = ctx.type_of(x).dtype
     if dtype.is_float or (dtype.bits >= 32 and node.op not in _ROOTS_AND_LOGS):
-        return (core_node(node, node.op, node.inputs[:1], node.outputs, axes=chosen, keepdims=keep),)
-    real, answer = ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
+        return (core_node(node, node.op, (x,), (y,), axes=axes, keepdims=keep),)
+    real, answer = ctx.fresh(x), ctx.fresh(y)
     wide = FLOAT64 if node.op in _ROOTS_AND_LOGS else INT32
-    return (core_node(node, "Cast", node.inputs[:1], (real,), to=wide),
-            core_node(node, node.op, (real,), (answer,), axes=chosen, keepdims=keep),
-            core_node(node, "Cast", (answer,), node.outputs, to=dtype))
+    return (core_node(node, "Cast", (x,), (real,), to=wide),
+            core_node(node, node.op, (real,), (answer,), axes=axes, keepdims=keep),
+            core_node(node, "Cast", (answer,), (y,), to=dtype))
 
 
 def _import_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -166,7 +172,31 @@ def _import_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """`axes` is an input since opset 18, for ReduceSum since 13."""
+    if present(node, 1) and not is_known(ctx, node.inputs[1]):
+        return _import_computed_axes(node, ctx)
     return _import(node, ctx, ints_input(node, ctx, 1, "axes") if present(node, 1) else None)
+
+
+def _import_computed_axes(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Axes that data tells. Every axis of n becomes two, [n, 1] or [1, n], and the second ones are reduced.
+
+        y = ReduceSum(x, axes)  ->  y = ReduceSum(Reshape(x, [a0, b0, a1, b1])) {axes = (1, 3)}    a0 * b0 = size 0
+    """
+    shape, math = shape_of(node, ctx), SizeMath(node, ctx)
+    axes, sizes, rank = math.vector(node.inputs[1], "axes"), math.dims(shape), len(shape)
+    reduced = math.among(axes, rank)
+    ranges = [(min(low, 1), max(high, 1)) for low, high in map(bounds, shape)]
+    apart = [bind_dims(node, ctx, math.where(reduced, *pair), ranges, "reduce") for pair in ((1, sizes), (sizes, 1))]
+    split, kept = ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
+    ctx.emit(core_node(node, "Reshape", node.inputs[:1], (split,), shape=tuple(d for two in zip(*apart, strict=True)
+                                                                               for d in two)))
+    if attr_int(node, "keepdims", 1):
+        return _reduced(node, ctx, split, node.outputs[0], tuple(range(1, 2 * rank, 2)), False)
+    for made in _reduced(node, ctx, split, kept, tuple(range(1, 2 * rank, 2)), False):
+        ctx.emit(made)
+    left = rank - math.length(axes)
+    final = bind_dims(node, ctx, math.kept(sizes, reduced, left), [(0, max(h for _, h in ranges))] * left, "reduce")
+    return (core_node(node, "Reshape", (kept,), node.outputs, shape=final),)
 
 
 def _samples(low: float, high: float, integer: bool) -> Callable[[np.random.Generator], Iterable[Sample]]:

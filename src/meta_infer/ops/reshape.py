@@ -43,7 +43,8 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     low, high = bounds(wanted - count)
     if low > 0 or high < 0:
         raise ShapeError(f"cannot view {text(x.shape)} as {text(shape)}: the number of elements differs")
-    if count != wanted and (isinstance(count, int) or isinstance(wanted, int)) and not found_while_running(shape):
+    unsure = count != wanted and (isinstance(count, int) or isinstance(wanted, int))
+    if unsure and not found_while_running((*x.shape, *shape)):
         raise ShapeError(f"can view {text(x.shape)} as {text(shape)} for some of the sizes in range only; "
                          "narrow the range")
     return (TensorType(x.dtype, shape, ctx.content(0) if len(shape) <= 1 else None),)
@@ -123,11 +124,22 @@ def _squeeze(node: OnnxNode, shape: Shape, axes: tuple[int, ...] | None) -> tupl
     return _view(node, tuple(d for i, d in enumerate(shape) if i not in gone))
 
 
+def _any_of(shape: Shape, count: int) -> list[tuple[int, int]]:
+    """The range of a size that is one of `shape`, `count` times."""
+    ranges = [bounds(d) for d in shape] or [(1, 1)]
+    return [(max(min(low for low, _ in ranges), 0), max(high for _, high in ranges))] * count
+
+
 def _import_squeeze_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     return _squeeze(node, shape_of(node, ctx), attr_ints(node, "axes") or None)
 
 
 def _import_squeeze_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    if present(node, 1) and not is_known(ctx, node.inputs[1]):
+        shape, math = shape_of(node, ctx), SizeMath(node, ctx)
+        axes, sizes = math.vector(node.inputs[1], "axes"), math.dims(shape)
+        left = math.kept(sizes, math.among(axes, len(shape)), len(shape) - math.length(axes))
+        return _view(node, bind_dims(node, ctx, left, _any_of(shape, math.length(left)), "squeeze"))
     axes = ints_input(node, ctx, 1, "axes") if present(node, 1) else None
     return _squeeze(node, shape_of(node, ctx), axes)
 
@@ -146,6 +158,12 @@ def _import_unsqueeze_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]
 
 
 def _import_unsqueeze_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    if not is_known(ctx, node.inputs[1]):
+        shape, math = shape_of(node, ctx), SizeMath(node, ctx)
+        axes = math.vector(node.inputs[1], "axes")
+        rank = len(shape) + math.length(axes)
+        made = math.with_ones(math.dims(shape), math.among(axes, rank), rank)
+        return _view(node, bind_dims(node, ctx, made, _any_of((1, *shape), rank), "unsqueeze"))
     return _unsqueeze(node, shape_of(node, ctx), ints_input(node, ctx, 1, "axes"))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min
+from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds, ceildiv, dim_max, dim_min
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
+from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import same_dim, text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
@@ -18,6 +19,7 @@ from meta_infer.ops.importing import (
     core_node,
     dims_input,
     ints_input,
+    is_known,
     present,
     shape_of,
     unsupported,
@@ -32,26 +34,30 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.size_math import SizeMath
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     x, attrs = ctx.input(0), ctx.node.attrs
-    starts, sizes, steps = dims_of(attrs, "starts"), dims_of(attrs, "sizes"), ints_of(attrs, "steps")
+    starts, sizes, steps = dims_of(attrs, "starts"), dims_of(attrs, "sizes"), dims_of(attrs, "steps")
     if not len(starts) == len(sizes) == len(steps) == len(x.shape):
         raise ShapeError(f"starts, sizes and steps must have one entry per dimension of {text(x.shape)}")
     for start, size, step, dim in zip(starts, sizes, steps, x.shape, strict=True):
-        if not (isinstance(start, int) and isinstance(size, int) and isinstance(dim, int)) or size == 0:
+        if not all(isinstance(d, int) for d in (start, size, step, dim)) or size == 0:
             continue
         if not (0 <= start < dim and 0 <= start + (size - 1) * step < dim):
             raise ShapeError(f"slice from {start} of {size} elements by {step} leaves a dimension of size {dim}")
     return (TensorType(x.dtype, sizes, _content(ctx, starts, sizes, steps)),)
 
 
-def _content(ctx: InferContext, starts: Shape, sizes: Shape, steps: tuple[int, ...]) -> tuple[Dim, ...] | None:
+def _content(ctx: InferContext, starts: Shape, sizes: Shape, steps: Shape) -> tuple[Dim, ...] | None:
     content = ctx.content(0)
-    if content is None or len(sizes) != 1 or not isinstance(starts[0], int) or not isinstance(sizes[0], int):
+    if content is None or len(sizes) != 1:
         return None
-    return tuple(content[starts[0] + i * steps[0]] for i in range(sizes[0]))
+    (start,), (size,), (step,) = starts, sizes, steps
+    if not (isinstance(start, int) and isinstance(size, int) and isinstance(step, int)):
+        return None
+    return tuple(content[start + i * step] for i in range(size))
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
@@ -113,10 +119,50 @@ def _import_attrs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_inputs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Positions are inputs since opset 10, and there are steps."""
+    if not all(is_known(ctx, name) for name in node.inputs[1:] if name):
+        return _computed(node, ctx)
     starts, ends = dims_input(node, ctx, 1, "starts"), dims_input(node, ctx, 2, "ends")
     axes = ints_input(node, ctx, 3, "axes") if present(node, 3) else tuple(range(len(starts)))
     steps = ints_input(node, ctx, 4, "steps") if present(node, 4) else (1,) * len(starts)
     return _slice(node, shape_of(node, ctx), starts, ends, axes, steps)
+
+
+def _computed(node: OnnxNode, ctx: ImportContext) -> tuple[Node, ...]:
+    """Positions that data tells: clamped by the model itself, then bound as sizes. Steps and axes may be data too."""
+    shape, math = shape_of(node, ctx), SizeMath(node, ctx)
+    starts, ends = math.vector(node.inputs[1], "starts"), math.vector(node.inputs[2], "ends")
+    count, rank = math.length(starts), len(shape)
+    axes = math.vector(node.inputs[3], "axes") if present(node, 3) else math.constant(list(range(count)))
+    steps = math.vector(node.inputs[4], "steps") if present(node, 4) else math.constant([1] * count)
+    axes, sizes = math.from_front(axes, rank), math.dims(shape)
+    at = math.at(sizes, axes)
+    down, last = math.less(steps, 0), math.sub(at, 1)
+    first = math.from_front(starts, at)
+    first = math.where(down, math.max(math.min(first, last), 0), math.min(math.max(first, 0), at))
+    stop = math.from_front(ends, at)
+    stop = math.where(down, math.max(math.min(stop, last), -1), math.min(math.max(stop, 0), at))
+    taken = math.min(math.max(math.ceil_div(math.sub(stop, first), steps), 0), at)
+    high = max((max(bounds(d)[1], 0) for d in shape), default=0)
+    known = ctx.known(axes)
+    if known is None:                                    # any axis may be cut
+        full = [bind_dims(node, ctx, math.spread(axes, values, rank, default), [span] * rank, "slice")
+                for values, default, span in ((first, 0, (0, high)), (taken, sizes, (0, high)), (steps, 1, _ANY_STEP))]
+    else:
+        full = [_placed(bind_dims(node, ctx, values, [span] * count, "slice"), known.reshape(-1).tolist(), default)
+                for values, default, span in ((first, (0,) * rank, (0, high)), (taken, shape, (0, high)),
+                                              (steps, (1,) * rank, _ANY_STEP))]
+    return (core_node(node, "Slice", node.inputs[:1], node.outputs, starts=full[0], sizes=full[1], steps=full[2]),)
+
+
+_ANY_STEP = (-UNBOUNDED, UNBOUNDED)
+
+
+def _placed(found: Sequence[Dim], axes: Sequence[int], default: Sequence[Dim]) -> tuple[Dim, ...]:
+    """`default` with `found[i]` at `axes[i]`."""
+    full = [*default]
+    for axis, dim in zip(axes, found, strict=True):
+        full[axis] = dim
+    return tuple(full)
 
 
 def _split(node: OnnxNode, shape: Shape, given: tuple[Dim, ...] | None, uneven: bool) -> Iterable[Node]:
@@ -150,8 +196,29 @@ def _import_split_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_split_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Sizes are an input since opset 13; `num_outputs` and uneven parts exist since 18."""
+    if present(node, 1) and not is_known(ctx, node.inputs[1]):
+        return _split_by_data(node, ctx)
     given = dims_input(node, ctx, 1, "split") if present(node, 1) else None
     return _split(node, shape_of(node, ctx), given, uneven=node.version >= 18)
+
+
+def _split_by_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Sizes that data tells. A part ends where the input ends, whatever its size says."""
+    shape, math = shape_of(node, ctx), SizeMath(node, ctx)
+    axis = axis_in(node, attr_int(node, "axis"), len(shape))
+    sizes = math.vector(node.inputs[1], "split")
+    count, most = math.length(sizes), max(bounds(shape[axis])[1], 0)
+    if count < len(node.outputs):
+        raise ShapeError(f"{count} sizes for {len(node.outputs)} outputs")
+    stops = math.min(math.running_sum(math.max(sizes, 0)), math.dims((shape[axis],)))
+    ends = bind_dims(node, ctx, stops, [(0, most)] * count, "split_end")
+    firsts = math.pad_front(math.part(stops, 0, count - 1), count, 0)
+    parts = bind_dims(node, ctx, math.sub(stops, firsts), [(0, most)] * count, "split")
+    for name, start, part in zip(node.outputs, (0, *ends), parts, strict=False):
+        first = _placed((start,), (axis,), (0,) * len(shape))
+        if name:
+            yield core_node(node, "Slice", node.inputs[:1], (name,), starts=first,
+                            sizes=_placed((part,), (axis,), shape), steps=(1,) * len(shape))
 
 
 # --- samples --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from meta_infer.ir.graph import Graph, Node
-from meta_infer.ops.attrs import dims_of, float_of, ints_of
+from meta_infer.ops.attrs import dims_of, float_of
 from meta_infer.passes.rewrite import Edit, apply_rule
 
 
@@ -39,9 +39,9 @@ def _changes_nothing(edit: Edit, node: Node) -> bool:
         case "Concat":
             return len(node.inputs) == 1
         case "Transpose":
-            return ints_of(node.attrs, "perm") == tuple(range(a.rank))
+            return dims_of(node.attrs, "perm") == tuple(range(a.rank))
         case "Slice":
-            return all(step == 1 for step in ints_of(node.attrs, "steps"))
+            return all(step == 1 for step in dims_of(node.attrs, "steps"))
         case "Pad":
             return all(pad == 0 for pad in dims_of(node.attrs, "pads"))
         case "Clip":

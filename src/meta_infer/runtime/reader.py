@@ -38,6 +38,11 @@ class Tensor:
     def numpy(self) -> np.dtype:
         return dtype_named(self.dtype).numpy
 
+    @cached_property
+    def storage(self) -> np.dtype:
+        """The dtype of the elements' memory: that of `numpy`, but for types which numpy lacks."""
+        return dtype_named(self.dtype).storage.numpy
+
 
 @dataclass(frozen=True)
 class Target:
@@ -181,7 +186,8 @@ def _target(row: Mapping[str, Any]) -> Target:
 
 def _limits(limits: Mapping[str, Any]) -> dict[str, int]:
     found = {field: int(limits[field]) for field in ("min", "max", "step", "given")}
-    if not 0 <= found["min"] <= found["max"] <= _LARGEST or found["step"] < 1:
+    least = 0 if found["given"] else -_LARGEST                # what a run works out may be negative: a step of Slice
+    if not least <= found["min"] <= found["max"] <= _LARGEST or found["step"] < 1:
         raise ValueError(f"no range: {found}")
     return found
 
