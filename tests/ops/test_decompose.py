@@ -65,7 +65,7 @@ def test_decomposition_computes_the_same(op: OpDef) -> None:
     assert done > 2
 
 
-@pytest.mark.parametrize("name", ["Trilu", "CumSum", "BatchNormalization", "ReduceLogSumExp", "ReduceL2"])
+@pytest.mark.parametrize("name", ["Trilu", "BatchNormalization", "ReduceLogSumExp", "ReduceL2"])
 def test_decomposition_of_dynamic_sizes(name: str) -> None:
     """Every dim of the first input becomes a symbol; channels of the normalisation stay fixed."""
     op, done = op_named(name), 0

@@ -32,6 +32,7 @@ from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
 from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.rnn import RNN
+from meta_infer.kernels.scan import SCAN
 from meta_infer.kernels.scatter import SCATTER
 from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
 from meta_infer.kernels.sizes import SIZES
@@ -63,6 +64,7 @@ KERNELS: tuple[Kernel, ...] = (
     LAYER_NORM,
     REDUCE,
     ARG_REDUCE,
+    SCAN,
     LSTM,
     GRU,
     RNN,
