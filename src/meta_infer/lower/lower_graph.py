@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.pooling import sized_while_running
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
 from meta_infer.kernels.kernel import Lowering
@@ -99,6 +100,7 @@ class Lowerer:
 def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
     """Let groups that make a graph output, or the source of a view of one, write straight into the caller's memory."""
     views = {p.group.outputs[0]: p.group.inputs[0] for p in plan.groups if p.variant.kernel == "view"}
+    given = {d.symbol.name for d in input_dims(plan.graph)}
     made = {n for p in plan.groups if p.variant.kernel not in ("view", "region")
             and slice_view_offset(p.group, p.variant) is None for n in p.group.outputs}
     graph = plan.graph
@@ -111,26 +113,33 @@ def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
         if (source, PLAIN) in builder.where or (source != name and source in graph.outputs):
             continue
         value = graph.values[name]
-        builder.where[name, PLAIN] = builder.add(
-            BufferDecl(builder.unique(name), value.dtype, value.shape, "output", origin=value.origin))
+        placed = BufferDecl(builder.unique(name), value.dtype, value.shape, "output", origin=value.origin)
+        if sized_while_running(placed, given):                     # the caller cannot know how much memory to give
+            continue
+        builder.where[name, PLAIN] = builder.add(placed)
         if source != name:
             builder.view(graph.values[source], builder.where[name, PLAIN])
 
 
 def _collect_outputs(lowerer: Lowerer, plan: Plan, commands: list[Command]) -> tuple[str, ...]:
-    """One distinct 'output' buffer per graph output; copies for what could not be placed there."""
+    """One distinct buffer per graph output, of kind 'output' or in the pool; copies for what lies elsewhere."""
     builder, found = lowerer.builder, []
+    given = {d.symbol.name for d in input_dims(plan.graph)}
     for name in plan.graph.outputs:
         value = plan.graph.values[name]
         have = lowerer.buffer(plan, commands, name)
-        decl = builder.buffers[have]
-        if decl.kind == "output" and decl.alias is None and have not in found:
+        decl, root = builder.buffers[have], builder.buffers[builder.root(have)]
+        out = BufferDecl(builder.unique(f"{name}:out"), value.dtype, value.shape, "output", origin=value.origin)
+        if sized_while_running(out, given):
+            out = replace(out, kind="temp")
+            there = root.kind == "temp" and sized_while_running(root, given)
+        else:
+            there = decl.kind == "output" and decl.alias is None
+        if there and have not in found:
             found.append(have)
             continue
-        out = builder.add(BufferDecl(builder.unique(f"{name}:out"), value.dtype, value.shape, "output",
-                                     origin=value.origin))
-        commands.append(Copy(have, out, builder.buffers[out].elements))
-        found.append(out)
+        commands.append(Copy(have, builder.add(out), out.elements))
+        found.append(out.name)
     return tuple(found)
 
 
