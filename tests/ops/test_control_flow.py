@@ -112,8 +112,17 @@ def test_loop_of_known_length(tmp_path: Path) -> None:
     assert found.values[found.outputs[1]].shape == (3,)
 
 
-def test_loop_that_changes_a_carried_shape_is_refused(tmp_path: Path) -> None:
+def test_loop_that_grows_a_carried_value(tmp_path: Path) -> None:
+    """A constant growth needs no symbol inside: the size is computed from the number of the pass."""
     nodes = [helper.make_node("Concat", ["h", "x"], ["h1"], axis=1), helper.make_node("Identity", ["going"], ["on"]),
              helper.make_node("ReduceSum", ["h1"], ["row"], keepdims=0)]
+    found = check(tmp_path, loop_graph(nodes, "on"), *FEEDS)
+    body = found.nodes[-1].regions[0]
+    assert str(body.values[body.inputs[2]].shape[1]) == "3*i + 3"
+
+
+def test_loop_that_changes_a_rank_is_refused(tmp_path: Path) -> None:
+    nodes = [helper.make_node("ReduceSum", ["h"], ["h1"], keepdims=0), helper.make_node("Identity", ["going"], ["on"]),
+             helper.make_node("Identity", ["h1"], ["row"])]
     with pytest.raises(ModelError, match="carried value 0.*must not change"):
         check(tmp_path, loop_graph(nodes, "on"))

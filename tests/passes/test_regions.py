@@ -17,14 +17,16 @@ from meta_infer.support.errors import InternalError
 
 LOOP = """graph main(%x: float32[N, 4] @"x", %n: int64[] @"n") -> (%y, %rows) {
   symbol N in [1, 8] step 1
-  symbol T in [0, 1000] step 1
+  symbol T in [0, 1000] step 1 from %y
+  symbol step_ in [0, 999] step 1
   const %true: bool[] = (true,)
   const %two: float32[] = (2.0,)
   const %half: float32[] = (0.5,)
   const %row: float32[4] = (1.0, 2.0, 3.0, 4.0)
   %i: float32[N, 4] = Identity(%x) from ("id")
   %s: float32[N, 4] = Mul(%i, %two) from ("outer")
-  %y: float32[N, 4] @"y", %rows: float32[T, N, 4] @"rows" = Loop(%n, %true, %i) from ("loop") regions {
+  %y: float32[N, 4] @"y", %rows: float32[T, N, 4] @"rows" = Loop(%n, %true, %i) {iteration = ([step_],),
+      reverse = (), shapes = (([N], 4), ([T], [N], 4)), trips = ([T],)} from ("loop") regions {
     region body(%it: int64[], %go: bool[], %carried: float32[N, 4]) captures (%half, %i, %row, %s, %true, %two)
         -> (%next_go, %next, %scan) {
       %next_go: bool[] = Identity(%true) from ("go")

@@ -9,7 +9,7 @@ from onnx import GraphProto, TensorProto, ValueInfoProto
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import bounds
 from meta_infer.ops.opdef import TensorType
-from meta_infer.support.dtypes import BOOL, INT64, DType, dtype_named
+from meta_infer.support.dtypes import DType, dtype_named
 from meta_infer.support.errors import ModelError, UnsupportedError
 
 _ONNX_NAMES = {"float": "float32", "double": "float64"}
@@ -73,21 +73,16 @@ def _text(shape: Shape) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def region_input_types(graph: GraphProto, op: str, inputs: Sequence[TensorType | None],
-                       where: str) -> dict[str, TensorType]:
-    """Types of a subgraph's inputs, by ONNX name, from the operands of the node that holds it.
-
-    A Loop's body gets (iteration, condition, carried...); the contents of carried values are not known.
-    """
+def region_input_types(graph: GraphProto, given: Sequence[TensorType] | None, where: str) -> dict[str, TensorType]:
+    """Types of a subgraph's inputs, by ONNX name: what the node that holds it gives it, or as they are declared."""
     default = {tensor.name for tensor in graph.initializer}
     values = [value for value in graph.input if value.name not in default]
-    if op != "Loop":
+    if given is None:
         return {value.name: _declared_type(value, where) for value in values}
-    carried = [TensorType(t.dtype, t.shape) for t in inputs[2:] if t is not None]
-    given = [TensorType(INT64, ()), TensorType(BOOL, ()), *carried]
     if len(values) != len(given):
         raise ModelError(f"takes {len(values)} inputs, the node gives it {len(given)}", what=where,
-                         hint="a Loop's body takes iteration, condition and every carried value")
+                         hint="a Loop's body takes iteration, condition and every carried value, a Scan's every state "
+                         "and one row of each scan input")
     for value, found in zip(values, given, strict=True):
         check_declared(value, found, f"{where}, input {value.name!r}")
     return {value.name: found for value, found in zip(values, given, strict=True)}

@@ -12,11 +12,13 @@ import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from meta_infer.frontend.attributes import Attributes, read_attributes
+from meta_infer.frontend.carried_shapes import CarriedShapes
 from meta_infer.frontend.check_model import node_label, node_name, opsets_of
 from meta_infer.frontend.check_node import check_dtypes, domain_of
 from meta_infer.frontend.declared import check_declared, region_input_types
 from meta_infer.frontend.fold import drop_dead, fold
 from meta_infer.frontend.load_onnx import LoadedModel
+from meta_infer.frontend.loop_operands import LOOPS, loop_operands
 from meta_infer.frontend.names import NameTable
 from meta_infer.frontend.schemas import schema_for, suggestion
 from meta_infer.frontend.shape_mismatch import ShapeMismatch
@@ -132,14 +134,19 @@ class GraphImporter:
             check_dtypes(schema, dtypes, label)
         if proto.op_type == "If" and inputs[0] in self._known:
             return self._taken_branch(body, proto, attributes, bool(self._known[inputs[0]].any()), label)
-        regions = {name: self._region(body, graph, proto, inputs, f"{name} of {label}", name)
-                   for name, graph in attributes.graphs.items()}
+        node = OnnxNode(proto.op_type, domain, version, inputs, (), attributes.plain, node_name(proto, index),
+                        attributes.tensors)
+        if node.op in LOOPS and "body" in attributes.graphs:
+            node = self._with_loop_body(body, node, attributes.graphs["body"], label)
+        else:
+            regions = {name: self._region(body, graph, None, f"{name} of {label}", name)
+                       for name, graph in attributes.graphs.items()}
+            node = replace(node, regions=regions)
         outputs = tuple(self._name(body, name) if name in live else "" for name in proto.output)
-        node = OnnxNode(proto.op_type, domain, version, inputs, outputs, attributes.plain, node_name(proto, index),
-                        attributes.tensors, regions)
+        node = replace(node, outputs=outputs)
         convert = rule.convert
         with self._explained(label, inputs):
-            made = [Node(proto.op_type, inputs, outputs, attributes.plain, (node.name,), tuple(regions.values()))
+            made = [Node(node.op, inputs, outputs, node.attrs, (node.name,), tuple(node.regions.values()))
                     ] if convert is None else convert(node, self._context(body, node.name))
             for core in made:
                 self._emit_for(body, node.name, core)
@@ -186,11 +193,36 @@ class GraphImporter:
 
     # --- subgraphs --------------------------------------------------------------------------------------------
 
-    def _region(self, body: _Body, graph: GraphProto, holder: NodeProto, inputs: Sequence[str], where: str,
+    def _region(self, body: _Body, graph: GraphProto, given: Sequence[TensorType] | None, where: str,
                 name: str) -> Graph:
-        given = [self._types[i] if i else None for i in inputs]
-        types = region_input_types(graph, holder.op_type, given, where)
-        return self.graph(graph, types, body.names, where, name)
+        return self.graph(graph, region_input_types(graph, given, where), body.names, where, name)
+
+    def _with_loop_body(self, body: _Body, node: OnnxNode, graph: GraphProto, label: str) -> OnnxNode:
+        """The node of a Loop or Scan with its body, and with the number of the pass as attribute `iteration`.
+
+        The body is imported again until the carried values' shapes that it was imported for fit what it gives.
+        """
+        with self._explained(label, node.inputs):
+            operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
+        iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), "")
+        shapes = CarriedShapes(operands.carried, iteration, operands.most)
+        state = self._state()
+        while True:
+            types = shapes.types(lambda hint, low, high: self._fresh_symbol(hint, low, high, ""))
+            region = self._region(body, graph, operands.types(iteration, types), f"body of {label}", "body")
+            if shapes.learn(operands.carried_results([self._types[name] for name in region.outputs])):
+                return replace(node, attrs={**node.attrs, "iteration": (iteration,)}, regions={"body": region})
+            self._restore(state)
+            state = self._state()
+
+    def _state(self) -> tuple[NameTable, NameTable, int, dict[str, TensorType], dict[str, np.ndarray], dict[str, str]]:
+        """All that importing a graph changes here, to be taken back with `_restore`."""
+        return (self._names.copy(), self._symbols.copy(), self._position, dict(self._types), dict(self._known),
+                dict(self._origins))
+
+    def _restore(self, state: tuple[NameTable, NameTable, int, dict[str, TensorType], dict[str, np.ndarray],
+                                    dict[str, str]]) -> None:
+        self._names, self._symbols, self._position, self._types, self._known, self._origins = state
 
     def _taken_branch(self, body: _Body, proto: NodeProto, attributes: Attributes, cond: bool, label: str) -> None:
         """An If whose condition is known becomes the nodes of the branch it takes."""

@@ -16,6 +16,12 @@ class NameTable:
         self._taken: set[str] = set()
         self._next: dict[str, int] = {}
 
+    def copy(self) -> NameTable:
+        """A table that has handed out the same names."""
+        other = NameTable()
+        other._taken, other._next = set(self._taken), dict(self._next)
+        return other
+
     def unique(self, hint: str) -> str:
         """`hint` as a printable token, with `.1`, `.2`, ... appended when it is taken."""
         return self._claim(_NOT_TOKEN.sub("_", hint) or "value", ".")

@@ -12,9 +12,10 @@ from meta_infer.ir.pooling import sized_while_running
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
 from meta_infer.ir.shapes import Expr, Symbol, symbols_of
 from meta_infer.kernels.kernel import Lowering
-from meta_infer.lower import control_flow
+from meta_infer.lower.control_flow import lower_if
 from meta_infer.lower.convert_layout import buffer_in_layout
 from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
+from meta_infer.lower.loop import lower_loop
 from meta_infer.lower.program_builder import ProgramBuilder
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.ops.attrs import dims_of
@@ -50,7 +51,7 @@ class Lowerer:
     def _lower_group(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant
         if op_named(group.anchor.op).is_control_flow:
-            control_flow.lower_control_flow(self, group, plan, commands)
+            (lower_if if group.anchor.op == "If" else lower_loop)(self, group, plan, commands)
         elif variant.kernel == "view":
             self._lower_view(group, plan, commands)
             if group.anchor.op == "BindDims":

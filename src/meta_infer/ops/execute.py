@@ -12,8 +12,9 @@ from typing import cast
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Graph, Node, Shape, Value
-from meta_infer.ir.shapes import Expr, Symbol, evaluate, symbols_of
-from meta_infer.ops.attrs import dims_of
+from meta_infer.ir.shapes import Expr, Symbol, evaluate, substitute, symbols_of
+from meta_infer.ir.solve import solve
+from meta_infer.ops.attrs import dims_of, ints_of
 from meta_infer.ops.registry import op_named
 from meta_infer.support.dtypes import DType, dtype_of
 from meta_infer.support.errors import InputError, InternalError
@@ -146,16 +147,21 @@ class _Run:
     def check(self, node: Node, value: Value, array: np.ndarray) -> np.ndarray:
         """The result, once it is what the graph says; binds dimensions first known at run time."""
         if array.ndim == value.rank:
-            for dim, size in zip(value.shape, array.shape, strict=True):
-                symbol = _lone_symbol(dim)
-                if symbol is not None:
-                    self.symbols.setdefault(symbol.name, size)
+            self.bind(value.shape, array.shape)
         unbound = [s for dim in value.shape for s in symbols_of(dim) if s.name not in self.symbols]
         dtype = self.promote(value.dtype)
         if dtype_of(array) != dtype or (not unbound and array.shape != self.shape(value.shape)):
             raise InternalError(f"reference gave {array.dtype}{list(array.shape)}, inferred was {value}",
                                 what=node.label)
         return array
+
+    def bind(self, shape: Shape, sizes: Sequence[int]) -> None:
+        """Give the symbols of `shape` that have no value yet the one that `sizes` show."""
+        for dim, size in zip(shape, sizes, strict=True):
+            unknown = [symbol for symbol in symbols_of(dim) if symbol.name not in self.symbols]
+            found = solve(substitute(dim, self.symbols), unknown[0], size) if len(unknown) == 1 else None
+            if isinstance(found, int):
+                self.symbols[unknown[0].name] = found
 
     def node(self, node: Node, arrays: Sequence[np.ndarray | None], scope: Mapping[str, np.ndarray]
              ) -> Sequence[np.ndarray]:
@@ -183,23 +189,31 @@ class _Run:
         carried = [cast(np.ndarray, a) for a in arrays[2:]]
         scans: list[list[np.ndarray]] = [[] for _ in body.outputs[1 + len(carried):]]
         outer_symbols, done = dict(self.symbols), 0
+        step = {s.name for dim in dims_of(node.attrs, "iteration") for s in symbols_of(dim)}
         while going and (limit is None or done < limit):
-            self.symbols = dict(outer_symbols)         # a size found in one pass may differ in the next
+            self.symbols = outer_symbols | dict.fromkeys(step, done)   # a size found in one pass may differ in the next
+            for name, array in zip(body.inputs[2:], carried, strict=True):
+                self.bind(body.values[name].shape, array.shape)
             results = self.graph(body, [np.array(done, np.int64), np.array(going), *carried], scope)
             going, done = bool(results[0].reshape(())), done + 1
             carried = results[1:1 + len(carried)]
             for rows, row in zip(scans, results[1 + len(carried):], strict=True):
                 rows.append(row)
         self.symbols = outer_symbols
-        return [*carried, *(self.stack(rows, body, name) for rows, name in
-                            zip(scans, body.outputs[1 + len(carried):], strict=True))]
+        for symbol in (s for dim in dims_of(node.attrs, "trips") for s in symbols_of(dim)):
+            self.symbols.setdefault(symbol.name, done)
+        shapes = cast(tuple[Shape, ...], node.attrs["shapes"])[len(carried):]
+        kinds = [body.values[name].dtype if name in body.values else dtype_of(scope[name])
+                 for name in body.outputs[1 + len(carried):]]
+        stacked = [self.stack(rows, kind, shape) for rows, kind, shape in zip(scans, kinds, shapes, strict=True)]
+        reverse = ints_of(node.attrs, "reverse")
+        return [*carried, *(rows[::-1] if i in reverse else rows for i, rows in enumerate(stacked))]
 
-    def stack(self, rows: list[np.ndarray], body: Graph, name: str) -> np.ndarray:
+    def stack(self, rows: list[np.ndarray], dtype: DType, shape: Shape) -> np.ndarray:
         if rows:
             return np.stack(rows)
-        value = body.values[name]
-        bound = {s.name: 0 for dim in value.shape for s in symbols_of(dim)} | self.symbols
-        return np.zeros((0, *(evaluate(d, bound) for d in value.shape)), self.promote(value.dtype).numpy)
+        bound = {s.name: 0 for dim in shape for s in symbols_of(dim)} | self.symbols
+        return np.zeros(tuple(evaluate(d, bound) for d in shape), self.promote(dtype).numpy)
 
 
 def _lone_symbol(dim: object) -> Symbol | None:

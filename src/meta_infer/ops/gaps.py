@@ -38,7 +38,11 @@ GAPS: tuple[Gap, ...] = (
     Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
     Gap("Range", "more than 4 million elements possible", "decomposes with a constant of the largest size",
         "a smaller range in --shape"),
-    Gap("Loop", "a carried value that changes shape", "its memory is planned once", "a scan output, or padding"),
+    Gap("Loop", "a carried value that changes its rank or dtype", "the body would be another in every pass",
+        "Reshape to one rank"),
+    Gap("Loop", "carried sequences and optionals", "only tensors have memory", "Concat in the body, or a scan output"),
+    Gap("If", "branches that give another rank or dtype", "what follows would be another graph", "Reshape in a branch"),
+    Gap("If", "sequences and optionals as results", "only tensors have memory", "tensors"),
 )
 
 

@@ -48,7 +48,10 @@ def infer_graph(graph: Graph, inputs: Sequence[TensorType], outer: Mapping[str, 
     types.update({name: constant_type(array) for name, array in graph.constants.items()})
     for node in graph.nodes:
         found = infer_node(node, types, constants, fresh_symbol)
-        types.update({name: t for name, t in zip(node.outputs, found, strict=False) if name})
+        for name, known in zip(node.outputs, found, strict=False):
+            if name:                                     # the sizes that the graph gives it: no symbol is made anew
+                shape = graph.values[name].shape if name in graph.values else known.shape
+                types[name] = TensorType(known.dtype, shape, known.content)
     return types
 
 

@@ -10,7 +10,9 @@ from meta_infer.ir.graph import Graph, Node, Value
 from meta_infer.ir.shapes import Dim, evaluate, symbols_of
 from meta_infer.ir.verify_graph import around, verify_graph
 from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
+from meta_infer.ops.loop import body_types
 from meta_infer.ops.opdef import ShapeError, TensorType
+from meta_infer.support.dtypes import dtype_of
 from meta_infer.support.errors import InternalError
 
 _FRESH = "size_known_at_run_time"
@@ -27,18 +29,21 @@ def verify_types(graph: Graph) -> None:
 
     Dimensions an op can only know at run time are not compared. Raises InternalError with the IR around the fault.
     """
-    _verify(graph, {}, {})
+    _verify(graph, {}, {}, {})
 
 
-def _verify(graph: Graph, outer: Mapping[str, TensorType], outer_constants: Mapping[str, np.ndarray]) -> None:
+def _verify(graph: Graph, outer: Mapping[str, TensorType], outer_constants: Mapping[str, np.ndarray],
+            inputs: Mapping[str, TensorType]) -> None:
     types = dict(outer)
     constants = {**outer_constants, **graph.constants}
     types.update({name: TensorType(v.dtype, v.shape) for name, v in graph.values.items()})
+    types.update(inputs)                                 # the number of the pass has a content
     types.update({name: constant_type(array) for name, array in graph.constants.items()
-                  if array.dtype.name == graph.values[name].dtype.name})
+                  if dtype_of(array) == graph.values[name].dtype})
     for node in graph.nodes:
         for region in node.regions:
-            _verify(region, types, constants)
+            inside = zip(region.inputs, body_types(node), strict=True) if node.op == "Loop" else ()
+            _verify(region, types, constants, dict(inside))
         try:
             found = infer_node(node, types, constants, counted_symbols(_FRESH))
         except ShapeError as error:

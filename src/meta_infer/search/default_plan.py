@@ -50,7 +50,8 @@ def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[
 
 
 def _plan_regions(node: Node, profile: Profile, cover: Cover, variants: Variants) -> dict[tuple[str, int], Plan]:
-    return {(node.outputs[0], i): default_plan(region, profile, cover, variants)
+    key = next(name for name in node.outputs if name)
+    return {(key, i): default_plan(region, profile, cover, variants)
             for i, region in enumerate(node.regions)}
 
 

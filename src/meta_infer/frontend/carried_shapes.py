@@ -1,0 +1,137 @@
+"""Which sizes of a loop's carried values stay, which change from pass to pass, and how.
+
+The body is imported for shapes that are assumed, and the shapes it gives back show where the assumption was too
+strong; then it is imported for weaker ones, until what goes in and what comes out agree:
+
+    stays      h: [n, 8] in, [n, 8] out
+    linear     h: [0, 8] at first, one row more after each pass: [i, 8] in pass i, without any symbol of its own
+    free       anything else: a symbol that has a value of its own in every pass
+
+Free sizes that start a constant apart and change alike keep that distance, so they share one symbol: the keys and the
+values of a cache, and the mask that is one longer, still fit each other in the body. By induction over the passes all
+of this holds once one import of the body confirms it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from meta_infer.ir.shapes import UNBOUNDED, Dim, Expr, bounds, symbols_of
+from meta_infer.ops.opdef import TensorType
+
+_Key = tuple[int, int]                                   # carried value, axis
+_PATIENCE = 8
+"""Rounds after which free sizes are taken to have nothing in common."""
+
+
+@dataclass
+class _Group:
+    """Free sizes with one symbol: the first key's size is the symbol, the others lie the given distances above it."""
+
+    offsets: dict[_Key, int]
+    least: int                                           # bounds of its growth in one pass, UNBOUNDED: none known
+    most: int
+    symbol: Dim = 0
+
+    @property
+    def leader(self) -> _Key:
+        return next(iter(self.offsets))
+
+
+class CarriedShapes:
+    """The assumption so far. `step` is the number of the pass as a dim, `most` a bound on the number of passes."""
+
+    def __init__(self, initial: Sequence[TensorType], step: Dim, most: int) -> None:
+        self._initial, self._step, self._most = initial, step, most
+        self._outer = {symbol for found in initial for dim in found.shape for symbol in symbols_of(dim)}
+        self._linear: dict[_Key, Dim] = {}
+        self._groups: list[_Group] = []
+        self._before: dict[_Key, Dim] = {}
+        self._rounds = 0
+
+    def types(self, fresh: Callable[[str, int, int], Dim]) -> tuple[TensorType, ...]:
+        """Types of the carried values at the start of a pass. `fresh(hint, lo, hi)` makes the symbols they need."""
+        self._before = {(i, axis): dim for i, found in enumerate(self._initial) for axis, dim in enumerate(found.shape)}
+        for key, growth in self._linear.items():
+            self._before[key] += growth * self._step
+        for group in self._groups:
+            group.symbol = fresh("size", *self._range(group))
+            self._before.update({key: group.symbol + offset for key, offset in group.offsets.items()})
+        return tuple(TensorType(found.dtype, tuple(self._before[i, axis] for axis in range(len(found.shape))))
+                     for i, found in enumerate(self._initial))
+
+    def learn(self, after: Sequence[TensorType]) -> bool:
+        """True when the body, given `types`, gives `after` back as assumed; else the assumption is weaker now.
+
+        A value that comes back with another dtype or rank is left alone: it is an error that inference explains.
+        """
+        self._rounds += 1
+        found = {(i, axis): dim for i, (first, last) in enumerate(zip(self._initial, after, strict=False))
+                 if (first.dtype, len(first.shape)) == (last.dtype, len(last.shape))
+                 for axis, dim in enumerate(last.shape)}
+        stable = all([self._holds(group, found) for group in list(self._groups)])
+        free = {key for group in self._groups for key in group.offsets}
+        for key, dim in found.items():
+            growth = dim - self._before[key]
+            if key in free or growth == self._linear.get(key, 0):
+                continue
+            stable = False
+            if key not in self._linear and self._is_linear(key, growth):
+                self._linear[key] = growth
+            else:
+                self._linear.pop(key, None)
+                self._free(key, growth)
+        return stable
+
+    def _start(self, key: _Key) -> Dim:
+        return self._initial[key[0]].shape[key[1]]
+
+    def _is_linear(self, key: _Key, growth: Dim) -> bool:
+        """Whether the same growth every pass is thinkable: of one known number, and never below zero."""
+        if not isinstance(self._step, Expr) or not symbols_of(growth) <= self._outer:
+            return False
+        return bounds(self._start(key) + growth * self._most)[0] >= 0
+
+    def _free(self, key: _Key, growth: Dim) -> None:
+        """Give a size to a group that starts a constant apart, or to a new one."""
+        for i, group in enumerate(self._groups if self._rounds < _PATIENCE else ()):
+            offset = self._start(key) - self._start(group.leader)
+            if isinstance(offset, int):
+                self._groups[i] = _group({**group.offsets, key: offset}, group.least, group.most, growth)
+                return
+        self._groups.append(_group({key: 0}, *bounds(growth), growth))
+
+    def _range(self, group: _Group) -> tuple[int, int]:
+        """Bounds of the group's symbol: growth and shrinking that have been seen to go one way only help."""
+        low, high = bounds(self._start(group.leader))
+        if group.least < 0:
+            low = 0
+        if group.most > 0:
+            known = group.most < UNBOUNDED and self._most < UNBOUNDED
+            high = min(high + group.most * self._most, UNBOUNDED) if known else UNBOUNDED
+        return low, high
+
+    def _holds(self, group: _Group, found: dict[_Key, Dim]) -> bool:
+        """Check one group against what came back; split or loosen it when it does not hold."""
+        alike: dict[Dim, dict[_Key, int]] = {}
+        for key, offset in group.offsets.items():
+            if key in found:
+                alike.setdefault(found[key] - offset, {})[key] = offset
+        growths = [dim - group.symbol for dim in alike]
+        ranges = [bounds(growth) for growth in growths]
+        if len(alike) <= 1 and all(group.least <= low and high <= group.most for low, high in ranges):
+            return True
+        self._groups.remove(group)
+        for members, growth, (low, high) in zip(alike.values(), growths, ranges, strict=True):
+            most = UNBOUNDED if len(alike) == 1 and high > group.most > 0 else high      # it rises with the size itself
+            self._groups.append(_group(members, low, most, growth))
+        return False
+
+
+def _group(offsets: dict[_Key, int], least: int, most: int, growth: Dim) -> _Group:
+    """A group of the lowest growth `least` and highest `most` so far, and `growth` besides; the smallest leads."""
+    low, high = bounds(growth)
+    first = min(offsets.values())
+    ordered = sorted(offsets.items(), key=lambda item: item[1])
+    return _Group({key: offset - first for key, offset in ordered}, min(least, low), min(max(most, high), UNBOUNDED))
