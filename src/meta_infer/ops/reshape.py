@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, bounds, divisible, product, symbols_of
+from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds, divisible, product, symbols_of
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import text
@@ -102,7 +102,8 @@ def _computed_shape(node: OnnxNode, ctx: ImportContext) -> Shape:
     open = math.equal(shape, -1)
     rest = math.reduce("Prod", math.where(open, 1, shape), 0)
     shape = math.where(open, math.div(total, rest), shape)
-    return bind_dims(node, ctx, shape, [(0, max(bounds(product(old))[1], 0))] * rank, "reshape")
+    fewest, most = bounds(product(old))
+    return bind_dims(node, ctx, shape, [(0, most if fewest > 0 else UNBOUNDED)] * rank, "reshape")
 
 
 def found_while_running(shape: Shape) -> bool:
