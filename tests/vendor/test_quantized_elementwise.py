@@ -52,7 +52,8 @@ def test_unary(kind: type, tmp_path: Path) -> None:
 def test_absent_zero_points_are_zero(kind: type, tmp_path: Path) -> None:
     """ONNX Runtime's own kernels do not take it, its schemas do."""
     x, y, sizes, zero = data(kind, 5), data(kind, 5), [scale(), scale(), scale()], np.zeros((), kind)
-    cases = [NodeCase("QLinearMul", [x, sizes[0], point, y, sizes[1], point, sizes[2], point]) for point in (None, zero)]
+    cases = [NodeCase("QLinearMul", [x, sizes[0], point, y, sizes[1], point, sizes[2], point])
+             for point in (None, zero)]
     cases += [NodeCase("QLinearSigmoid", [x, sizes[0], point, sizes[1], point]) for point in (None, zero)]
     model, feeds = model_of(cases)
     found = run_package(model, feeds, tmp_path)

@@ -98,6 +98,10 @@ VENDORS: tuple[Vendor, ...] = (
            {"num_heads": Must(INT), "unidirectional": 0, "qkv_hidden_sizes": INTS, "scale": FLOAT,
             "mask_filter_value": FLOAT, "do_rotary": INT, "rotary_embedding_dim": INT,
             "past_present_share_buffer": INT}),
+    Vendor("QAttention", "input:A=byte weight:B=byte bias:T=half input_scale:T weight_scale:T mask_index:int32? "
+           "input_zero_point:A? weight_zero_point:B? past:T?", "output:T present:T?",
+           {"num_heads": Must(INT), "unidirectional": 0, "scale": FLOAT, "mask_filter_value": FLOAT,
+            "do_rotary": INT, "past_present_share_buffer": INT}),
     Vendor("MultiHeadAttention",
            "query:T=float key:T? value:T? bias:T? key_padding_mask:int32? attention_bias:T? past_key:T? past_value:T? "
            "past_sequence_length:int32? cache_indirection:int32?",

@@ -21,6 +21,7 @@ from meta_infer.ops import (
     elementwise_binary,
     elementwise_unary,
     expand,
+    fused_attention,
     fused_product,
     gather,
     gather_nd,
@@ -111,6 +112,7 @@ OPS: tuple[OpDef, ...] = (
 )
 
 COMBINATIONS: tuple[OnnxImport, ...] = (
+    *fused_attention.IMPORTS,
     *fused_product.IMPORTS,
     *gelu_forms.IMPORTS,
     *quantized_product.IMPORTS,
