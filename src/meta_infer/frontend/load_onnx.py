@@ -40,7 +40,7 @@ class LoadedModel:
         """The contents of `tensor`, read-only; `what` names it in errors.
 
         Raises ModelError when the data is missing, short or malformed, UnsupportedError for element types the
-        compiler does not know (strings, complex, float8).
+        compiler does not know (strings, complex).
         """
         name = _type_name(tensor.data_type, what)
         if tensor.data_location == TensorProto.EXTERNAL:
@@ -76,11 +76,12 @@ class LoadedModel:
                              hint="save the model again with onnx.save") from None
         try:
             dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+            bits = dtype_of(dtype).bits
         except KeyError:
             raise UnsupportedError(f"tensors of type {_type_name(tensor.data_type, what)} are not supported",
                                    what=what, hint="export with float32 or integer types") from None
-        if dtype.name in ("int4", "uint4"):
-            return self._unpack_external(tensor, file, offset, what)
+        if bits < 8:
+            return self._unpack_external(tensor, bits, file, offset, what)
         count = math.prod(dims)
         need = count * dtype.itemsize
         if min((*dims, offset)) < 0 or length not in (None, need) or offset + need > file.stat().st_size:
@@ -92,12 +93,12 @@ class LoadedModel:
             return np.zeros(dims, dtype)
         return np.memmap(file, dtype, "r", offset, dims)
 
-    def _unpack_external(self, tensor: TensorProto, file: Path, offset: int, what: str) -> np.ndarray:
-        """4-bit elements, two in a byte: unpacked to one byte each, as numpy holds them."""
+    def _unpack_external(self, tensor: TensorProto, bits: int, file: Path, offset: int, what: str) -> np.ndarray:
+        """Elements below 8 bits, several in a byte: unpacked to one byte each, as numpy holds them."""
         inline = TensorProto(data_type=tensor.data_type, dims=tensor.dims)
         with file.open("rb") as stream:
             stream.seek(offset)
-            inline.raw_data = stream.read((math.prod(tensor.dims) + 1) // 2)
+            inline.raw_data = stream.read((math.prod(tensor.dims) * bits + 7) // 8)
         return self.array(inline, what)
 
 

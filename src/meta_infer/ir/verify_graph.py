@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from meta_infer.ir.graph import Graph, Node, Value, free_names, walk_graphs
 from meta_infer.ir.graph_text import print_node, symbols_used
 from meta_infer.ir.shapes import Symbol
@@ -72,7 +74,7 @@ def _verify_holder(graph: Graph) -> None:
         if value.name != name:
             raise _fault(graph, f"the type of %{name} says it is %{value.name}", _producer(graph, name))
     for name, array in graph.constants.items():
-        _verify_constant(graph, graph.values[name], array.dtype.name, array.shape)
+        _verify_constant(graph, graph.values[name], array)
     for node in graph.nodes:
         if not any(node.outputs):
             raise _fault(graph, f"{node.op} has no outputs", node)
@@ -82,11 +84,11 @@ def _verify_holder(graph: Graph) -> None:
                                     f"{free_names(region)} from outside", node)
 
 
-def _verify_constant(graph: Graph, value: Value, dtype: str, shape: tuple[int, ...]) -> None:
-    if value.shape != shape:
-        raise _fault(graph, f"constant {value} holds an array of shape {shape}")
-    if value.dtype.name != dtype and value.dtype.bits >= 8 and value.dtype.name != "bfloat16":
-        raise _fault(graph, f"constant {value} holds an array of {dtype}")
+def _verify_constant(graph: Graph, value: Value, array: np.ndarray) -> None:
+    if value.shape != array.shape:
+        raise _fault(graph, f"constant {value} holds an array of shape {array.shape}")
+    if value.dtype.numpy != array.dtype:
+        raise _fault(graph, f"constant {value} holds an array of {array.dtype}")
 
 
 def _producer(graph: Graph, name: str) -> Node | None:

@@ -144,7 +144,7 @@ class _Encoder:
         shape = self.add_refs([self.dim(d) for d in decl.shape]) if with_shape else 0
         late = late_symbols(decl.elements, self.given)
         return _BUFFER.pack(
-            offset, capacity, kind, decl.dtype.bits,
+            offset, capacity, kind, decl.dtype.bytes * 8,
             NONE if decl.alias is None else self.index[decl.alias], self.dim(decl.offset), self.dim(decl.elements),
             first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(bool(late)), 0)
 

@@ -19,7 +19,8 @@ from meta_infer.passes.eliminate_dead_code import eliminate_dead_code
 from meta_infer.passes.fold_constants import fold_constants
 from meta_infer.passes.profile_words import profile_words
 from meta_infer.passes.rewrite import Edit, apply_rule
-from meta_infer.passes.widen_half import widen_half
+from meta_infer.passes.store_narrow import store_narrow
+from meta_infer.passes.widen_narrow import widen_narrow
 from meta_infer.support.errors import UnsupportedError
 
 
@@ -31,10 +32,12 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     and control flow need no kernel of their own. `warn` is told of every op that falls back to the host CPU.
     Raises UnsupportedError for an op that has neither kernel nor decomposition.
     """
-    graph = widen_half(graph)
+    graph = widen_narrow(graph)
     graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
         edit, node, _require(node, profile)))
+    graph = widen_narrow(graph)                            # what ops of MOVES decomposed into
     graph = eliminate_dead_code(fold_constants(graph))     # a piece may read constants alone, and not all of them
+    graph = eliminate_dead_code(store_narrow(graph))
     if profile.supported_ops is None:
         return graph
     graph = eliminate_dead_code(

@@ -67,17 +67,26 @@ def check_shared_dims(arrays: Sequence[np.ndarray], inputs: Sequence[Tensor],
                                  what=f"input {tensor.name!r}", hint=f"feed both with the same {dim}")
 
 
+def _dtype_hint(tensor: Tensor) -> str:
+    if tensor.numpy.name == tensor.dtype:
+        return f"convert it with .astype('{tensor.dtype}')"
+    if tensor.numpy != tensor.storage:
+        return f"convert it with .astype(ml_dtypes.{tensor.numpy.name})"
+    return (f"numpy has no {tensor.dtype}: give the {tensor.storage} integers that hold it, or install ml_dtypes and "
+            "give its arrays")
+
+
 def as_input(value: Any, tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> np.ndarray:
     """`value` as a dense, aligned array of the input's dtype; copied only when it is not one already.
 
-    Raises InputError for another dtype, another rank, and dimensions out of range. Dims that are computed from
-    several symbols are compared by the runtime itself.
+    A type that numpy lacks may be given as its storage as well (uint16 for bfloat16). Raises InputError for another
+    dtype, another rank, and dimensions out of range. Dims that are computed from several symbols are compared by the
+    runtime itself.
     """
     array = value if isinstance(value, np.ndarray) else np.asarray(value)
     what = f"input {tensor.name!r}"
-    if array.dtype != tensor.numpy:
-        raise InputError(f"has dtype {array.dtype}, expected {tensor.dtype}", what=what,
-                         hint=f"convert it with .astype('{tensor.dtype}')")
+    if array.dtype not in (tensor.numpy, tensor.storage):
+        raise InputError(f"has dtype {array.dtype}, expected {tensor.dtype}", what=what, hint=_dtype_hint(tensor))
     if array.ndim != len(tensor.shape):
         raise InputError(f"has {array.ndim} dimensions {list(array.shape)}, expected {len(tensor.shape)}: "
                          f"{shape_text(tensor, symbols)}", what=what, hint="reshape it")
