@@ -189,7 +189,6 @@ REFUSED = {
                          "training_mode"),
     "training batch norm": (case("BatchNormalization", 14, [x(2, 3), x(3), x(3), x(3), abs(x(3))], outputs=3,
                                  training_mode=1), "training"),
-    "pool indices": (case("MaxPool", 12, [x(1, 1, 4, 4)], outputs=2, kernel_shape=[2, 2]), "Indices"),
     "crop and resize": (case("Resize", 13, [x(1, 1, 4, 4), None, None], {1: x(8), 2: ONES(4, F32)},
                              coordinate_transformation_mode="tf_crop_and_resize"), "tf_crop_and_resize"),
     "antialias": (case("Resize", 18, [x(1, 1, 4, 4), None, None], {2: ONES(4, F32)}, mode="linear", antialias=1),

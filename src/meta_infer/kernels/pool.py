@@ -1,4 +1,4 @@
-"""Max and average pooling over any number of spatial dims, in a blocked or the plain layout.
+"""Max, average and sum pooling over any number of spatial dims, in a blocked or the plain layout.
 
     for plane (image and channel block, or channel):  for output row:
         for tile of output columns whose windows lie inside the image:  registers;  for tap:  max or add;  epilogue
@@ -46,6 +46,7 @@ class PoolShape:
     end: tuple[int, ...]
     dilations: tuple[int, ...]
     is_max: bool
+    is_sum: bool
     counts_padding: bool
 
     @property
@@ -72,7 +73,7 @@ def pool_of(group: Group) -> PoolShape | None:
     lead = 1 if rank == 1 else 0                                       # a row is a plane of one row
     return PoolShape(x, y, (1,) * lead + kernel, (1,) * lead + strides, (0,) * lead + pads[:rank],
                      (0,) * lead + pads[rank:], (1,) * lead + dilations, group.anchor.op == "MaxPool",
-                     bool(attrs.get("count_include_pad", 0)))
+                     group.anchor.op == "SumPool", bool(attrs.get("count_include_pad", 0)))
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
@@ -86,7 +87,7 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     yield Variant("pool", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
 
 
-def _window(b: Builder, pool: PoolShape, axis: int, at: Expr) -> tuple[Expr, Expr]:
+def window(b: Builder, pool: PoolShape, axis: int, at: Expr) -> tuple[Expr, Expr]:
     """Taps [low, high) of one axis that meet the image for output position `at`."""
     pad, dilation, taps = pool.begin[axis], pool.dilations[axis], pool.kernel[axis]
     start = b.let(at * pool.strides[axis], "start")
@@ -149,7 +150,7 @@ class _Code:
                 low, high = taps or (const(0), const(pool.kernel[-1]))
                 with b.loop(low, high, name="kw") as kw:
                     tap(kw)
-        scale = None if pool.is_max else b.let(cast(maximum(divisor, 1), dtype), "divisor")
+        scale = None if pool.is_max or pool.is_sum else b.let(cast(maximum(divisor, 1), dtype), "divisor")
         for j in range(count):
             self.finish(b.let(column + j), acc[j] if scale is None else b.let(acc[j] / scale, "mean"))
 
@@ -165,7 +166,7 @@ def _inner_columns(b: Builder, pool: PoolShape) -> tuple[Expr, Expr]:
 def _row(b: Builder, code: _Code, outer: Sequence[Expr]) -> None:
     """All columns of the output row at `outer`."""
     pool = code.pool
-    windows = [_window(b, pool, axis, at) for axis, at in enumerate(outer)]
+    windows = [window(b, pool, axis, at) for axis, at in enumerate(outer)]
     counted: Expr = const(1)
     for axis, at in enumerate(outer):
         counted = counted * _counted(b, pool, axis, at, windows[axis])
@@ -176,16 +177,16 @@ def _row(b: Builder, code: _Code, outer: Sequence[Expr]) -> None:
         code.columns(_COLUMNS, column, None, outer, windows, counted * pool.kernel[-1])
     for first, last in ((const(0), low), (whole, b.dim(pool.out_spatial[-1]))):
         with b.loop(first, last, name="column") as column:
-            window = _window(b, pool, len(outer), column)
-            divisor = counted * _counted(b, pool, len(outer), column, window)
-            code.columns(1, column, window, outer, windows, divisor)
+            taps = window(b, pool, len(outer), column)
+            divisor = counted * _counted(b, pool, len(outer), column, taps)
+            code.columns(1, column, taps, outer, windows, divisor)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     pool = pool_of(group)
     assert pool is not None
     lanes = layouts[pool.x.name].block or 1
-    b = Builder("max_pool" if pool.is_max else "average_pool")
+    b = Builder("max_pool" if pool.is_max else "sum_pool" if pool.is_sum else "average_pool")
     buffers = bind(b, group)
     channels = blocks(pool.y.shape[1], lanes) if lanes > 1 else pool.y.shape[1]
     line_work = float(np.prod(pool.kernel))
@@ -213,4 +214,4 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-POOL = Kernel("pool", ("MaxPool", "AveragePool"), _variants, _lower)
+POOL = Kernel("pool", ("MaxPool", "AveragePool", "SumPool"), _variants, _lower)

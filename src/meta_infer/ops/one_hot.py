@@ -8,9 +8,10 @@ import numpy as np
 
 from meta_infer.ir.graph import Node
 from meta_infer.ops.attrs import Attrs, dims_of, int_of, ints_of
+from meta_infer.ops.bind_dims import sizes_input
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
-from meta_infer.ops.importing import attr_int, axis_in, core_node, dims_input, shape_of
+from meta_infer.ops.importing import attr_int, axis_in, core_node, shape_of
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -45,7 +46,7 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Before version 11 indices did not count from the end; such a negative index was undefined."""
     axis = axis_in(node, attr_int(node, "axis", -1), len(shape_of(node, ctx)) + 1)
-    depth = dims_input(node, ctx, 1, "depth")
+    depth = sizes_input(node, ctx, 1, "depth")
     return (core_node(node, "OneHot", (node.inputs[0], node.inputs[2]), node.outputs, axis=axis, depth=depth[:1]),)
 
 

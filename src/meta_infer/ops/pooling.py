@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool, GlobalAveragePool, GlobalMaxPool."""
+"""MaxPool and where its maxima are, AveragePool, GlobalAveragePool, GlobalMaxPool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.attrs import Attrs, bool_of, ints_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats
-from meta_infer.ops.importing import attr_int, attr_ints, core_node, shape_of, unsupported, wanted
+from meta_infer.ops.importing import attr_int, attr_ints, core_node, shape_of, wanted
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -23,6 +23,7 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, resolve_pads, span, windows_of
+from meta_infer.support.dtypes import INT64
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -34,7 +35,7 @@ def _geometry(attrs: Attrs) -> tuple[Ints, Ints, Ints, Ints, bool]:
             ints_of(attrs, "dilations", (1,) * n), bool_of(attrs, "ceil_mode", False))
 
 
-def _infer_pool(ctx: InferContext) -> tuple[TensorType, ...]:
+def infer_pool(ctx: InferContext) -> tuple[TensorType, ...]:
     x = ctx.input(0)
     if len(x.shape) < 3:
         raise ShapeError(f"input {text(x.shape)} has no spatial dimensions")
@@ -42,7 +43,7 @@ def _infer_pool(ctx: InferContext) -> tuple[TensorType, ...]:
     return (TensorType(x.dtype, (*x.shape[:2], *output_sizes(x.shape[2:], kernel, strides, pads, dilations, ceil))),)
 
 
-def _windows(attrs: Attrs, x: np.ndarray, value: float) -> np.ndarray:
+def pool_windows(attrs: Attrs, x: np.ndarray, value: float) -> np.ndarray:
     """[n, c, *counts, *kernel] windows; what lies outside the input is `value`."""
     kernel, strides, pads, dilations, ceil = _geometry(attrs)
     n = len(kernel)
@@ -56,8 +57,28 @@ def _max_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     x = arrays[0]
     assert x is not None
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    windows = _windows(attrs, x, lowest)
+    windows = pool_windows(attrs, x, lowest)
     return (windows.max(tuple(range(x.ndim, windows.ndim))),)
+
+
+def _infer_indices(ctx: InferContext) -> tuple[TensorType, ...]:
+    return (TensorType(INT64, infer_pool(ctx)[0].shape),)
+
+
+def _max_indices(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
+    """Flat positions in the whole tensor; with column_major the first spatial axis is the fastest."""
+    x = arrays[0]
+    assert x is not None
+    spatial = x.shape[2:]
+    places = np.arange(int(np.prod(spatial))).reshape(spatial[::-1] if bool_of(attrs, "column_major") else spatial)
+    places = places.T if bool_of(attrs, "column_major") else places
+    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(spatial)) * places.size
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+    windows, marks = pool_windows(attrs, x, lowest), pool_windows(attrs, places + planes, -1)
+    shape = (*windows.shape[:x.ndim], int(np.prod(windows.shape[x.ndim:])))
+    values, marks = windows.reshape(shape), marks.reshape(shape)
+    best = np.where((values == values.max(-1, keepdims=True)) & (marks >= 0), 1, 0).argmax(-1)
+    return (np.take_along_axis(marks, best[..., None], -1)[..., 0].astype(np.int64),)
 
 
 def _average_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
@@ -68,16 +89,16 @@ def _average_pool(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     taps = tuple(range(x.ndim, 2 * x.ndim - 2))
     ones = np.ones((1, 1, *x.shape[2:]), x.dtype)
     if not bool_of(attrs, "count_include_pad", False):
-        count = _windows(attrs, ones, 0.0).sum(taps)
+        count = pool_windows(attrs, ones, 0.0).sum(taps)
     else:
         padded = pad_spatial(ones, pads, 1.0)
-        count = _windows({**attrs, "pads": (0,) * len(pads)}, padded, 0.0).sum(taps)
-        counts = _windows(attrs, ones, 0.0).shape[2:x.ndim]
+        count = pool_windows({**attrs, "pads": (0,) * len(pads)}, padded, 0.0).sum(taps)
+        counts = pool_windows(attrs, ones, 0.0).shape[2:x.ndim]
         count = count[(..., *(slice(c) for c in counts))]
-    return ((_windows(attrs, x, 0.0).sum(taps) / count).astype(x.dtype, copy=False),)
+    return ((pool_windows(attrs, x, 0.0).sum(taps) / count).astype(x.dtype, copy=False),)
 
 
-def _pool_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
+def pool_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[TensorType]) -> Dim:
     return product(outputs[0].shape) * product(ints_of(attrs, "kernel_shape"))
 
 
@@ -104,20 +125,29 @@ def _global_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Se
 
 # --- import ---------------------------------------------------------------------------------------------------
 
-def _import_pool(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    if wanted(node, 1):
-        raise unsupported(node, "the Indices output of MaxPool is used", "remove the unpooling that needs it")
-    if attr_int(node, "storage_order"):
-        raise unsupported(node, "storage_order 1 (column major)", "export with storage_order 0")
+def window_attrs(node: OnnxNode, ctx: ImportContext) -> dict[str, Attr]:
+    """The window of a pooling node, its padding resolved."""
     kernel = attr_ints(node, "kernel_shape") or ()
     ones = (1,) * len(kernel)
     strides, dilations = attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
-    attrs: dict[str, Attr] = {
-        "kernel_shape": kernel, "strides": strides, "dilations": dilations, "ceil_mode": attr_int(node, "ceil_mode"),
-        "pads": resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)}
-    if node.op == "AveragePool":
-        attrs["count_include_pad"] = attr_int(node, "count_include_pad")
-    return (core_node(node, node.op, node.inputs, node.outputs[:1], **attrs),)
+    return {"kernel_shape": kernel, "strides": strides, "dilations": dilations,
+            "ceil_mode": attr_int(node, "ceil_mode"),
+            "pads": resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)}
+
+
+def _import_average(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    return (core_node(node, "AveragePool", node.inputs, node.outputs, **window_attrs(node, ctx),
+                      count_include_pad=attr_int(node, "count_include_pad")),)
+
+
+def _import_max(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """The values and, where they are used, the indices: two nodes."""
+    attrs = window_attrs(node, ctx)
+    if wanted(node, 0):
+        yield core_node(node, "MaxPool", node.inputs, node.outputs[:1], **attrs)
+    if wanted(node, 1):
+        yield core_node(node, "MaxPoolIndices", node.inputs, node.outputs[1:], **attrs,
+                        column_major=bool(attr_int(node, "storage_order")))
 
 
 # --- samples --------------------------------------------------------------------------------------------------
@@ -133,7 +163,7 @@ _CASES: tuple[tuple[Ints, Ints, Ints, Ints, Ints], ...] = (
     ((1, 2, 5, 6, 7), (2, 3, 2), (1, 2, 2), (0, 1, 0, 1, 1, 1), (1, 1, 1)))
 
 
-def _samples(averages: bool) -> Callable[[np.random.Generator], Iterable[Sample]]:
+def pool_samples(averages: bool) -> Callable[[np.random.Generator], Iterable[Sample]]:
     def samples(rng: np.random.Generator) -> Iterable[Sample]:
         for x, kernel, strides, pads, dilations in _CASES:
             for ceil in (0, 1):
@@ -146,18 +176,28 @@ def _samples(averages: bool) -> Callable[[np.random.Generator], Iterable[Sample]
     return samples
 
 
+def _index_samples(rng: np.random.Generator) -> Iterable[Sample]:
+    """As the second output of ONNX's MaxPool, which the tests of samples cannot name."""
+    for x, kernel, strides, pads, dilations in _CASES:
+        for column_major in (False, True):
+            yield Sample((np.rint(floats(rng, x)),),
+                         {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": dilations,
+                          "ceil_mode": 1, "column_major": column_major}, onnx_op="-")
+
+
 def _global_samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape in ((1, 3, 7, 7), (2, 5, 1, 1), (1, 17, 4, 5), (2, 3, 11), (0, 3, 4, 4), (1, 2, 3, 4, 5)):
         yield Sample((floats(rng, shape),))
 
 
-MAX_POOL = OpDef("MaxPool", _infer_pool, _max_pool, _samples(False), (OnnxImport("MaxPool", 1, convert=_import_pool),),
-                 flops=_pool_flops)
-AVERAGE_POOL = OpDef("AveragePool", _infer_pool, _average_pool, _samples(True),
-                     (OnnxImport("AveragePool", 7, convert=_import_pool),), flops=_pool_flops)
+MAX_POOL = OpDef("MaxPool", infer_pool, _max_pool, pool_samples(False),
+                 (OnnxImport("MaxPool", 1, convert=_import_max),), flops=pool_flops)
+AVERAGE_POOL = OpDef("AveragePool", infer_pool, _average_pool, pool_samples(True),
+                     (OnnxImport("AveragePool", 7, convert=_import_average),), flops=pool_flops)
+MAX_POOL_INDICES = OpDef("MaxPoolIndices", _infer_indices, _max_indices, _index_samples, flops=pool_flops)
 GLOBAL_AVERAGE_POOL = OpDef("GlobalAveragePool", _infer_global, _global(np.mean), _global_samples,
                             (OnnxImport("GlobalAveragePool", 1),), flops=_global_flops)
 GLOBAL_MAX_POOL = OpDef("GlobalMaxPool", _infer_global, _global(np.max), _global_samples,
                         (OnnxImport("GlobalMaxPool", 1),), flops=_global_flops)
 
-OPS: tuple[OpDef, ...] = (MAX_POOL, AVERAGE_POOL, GLOBAL_AVERAGE_POOL, GLOBAL_MAX_POOL)
+OPS: tuple[OpDef, ...] = (MAX_POOL, MAX_POOL_INDICES, AVERAGE_POOL, GLOBAL_AVERAGE_POOL, GLOBAL_MAX_POOL)

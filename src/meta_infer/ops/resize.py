@@ -73,14 +73,14 @@ def taps(attrs: Attrs, size: int, out: int, scale: float) -> tuple[np.ndarray, n
         return pair, np.stack((1 - weight, weight), 1)
     base = np.floor(at)
     positions = base[:, None].astype(np.int64) + np.arange(-1, 3)
-    weights = _keys(at - base, float_of(attrs, "cubic_coeff_a"))
+    weights = keys(at - base, float_of(attrs, "cubic_coeff_a"))
     if bool_of(attrs, "exclude_outside", False):
         weights = np.where((positions >= 0) & (positions < size), weights, 0)
         weights = weights / weights.sum(1, keepdims=True)
     return np.clip(positions, 0, size - 1), weights
 
 
-def _keys(t: np.ndarray, a: float) -> np.ndarray:
+def keys(t: np.ndarray, a: float) -> np.ndarray:
     """Weights of the four neighbours at distances 1+t, t, 1-t, 2-t (R. Keys, 1981)."""
     def far(d: np.ndarray) -> np.ndarray:
         return np.asarray(((a * d - 5 * a) * d + 8 * a) * d - 4 * a)

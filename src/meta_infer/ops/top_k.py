@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Node
-from meta_infer.ir.shapes import Dim, bounds, product
+from meta_infer.ir.shapes import Dim, bounds, product, upper
 from meta_infer.ops.attrs import Attrs, bool_of, dims_of, int_of, ints_of
+from meta_infer.ops.bind_dims import sizes_input
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
-from meta_infer.ops.importing import attr_int, axis_in, core_node, dims_input, shape_of
+from meta_infer.ops.importing import attr_int, axis_in, core_node, shape_of
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -57,9 +58,12 @@ def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[
     return product(inputs[0].shape)
 
 
+def _axis(node: OnnxNode, ctx: ImportContext) -> int:
+    return axis_in(node, attr_int(node, "axis", -1), len(shape_of(node, ctx)))
+
+
 def _top_k(node: OnnxNode, ctx: ImportContext, k: tuple[Dim, ...]) -> Iterable[Node]:
-    axis = axis_in(node, attr_int(node, "axis", -1), len(shape_of(node, ctx)))
-    return (core_node(node, "TopK", node.inputs[:1], node.outputs, axis=axis, k=k[:1],
+    return (core_node(node, "TopK", node.inputs[:1], node.outputs, axis=_axis(node, ctx), k=k[:1],
                       largest=bool(attr_int(node, "largest", 1))),)
 
 
@@ -69,7 +73,8 @@ def _import_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """K is an input since version 10; `largest` and `sorted` exist since 11."""
-    return _top_k(node, ctx, dims_input(node, ctx, 1, "K"))
+    size = shape_of(node, ctx)[_axis(node, ctx)]
+    return _top_k(node, ctx, sizes_input(node, ctx, 1, "K", hi=upper(size)))
 
 
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
