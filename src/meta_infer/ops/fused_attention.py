@@ -166,7 +166,8 @@ def _operands(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, heads: int,
         return (*_biased(b, node, (q, k, v), heads, (head, head, head)), key[1], head)
     value = shape_of(node, ctx, 2)
     if len(key) == 4:
-        return (*_biased(b, node, (q, node.inputs[1], node.inputs[2]), heads, None), key[2], _head_size(node, value[3], 1))
+        ready = _biased(b, node, (q, node.inputs[1], node.inputs[2]), heads, None)
+        return (*ready, key[2], _head_size(node, value[3], 1))
     value_head = _head_size(node, value[2], heads)
     k, v = (split_heads(b, node.inputs[i], shape, heads, size)
             for i, shape, size in ((1, key, head), (2, value, value_head)))

@@ -35,6 +35,7 @@ from meta_infer.ops import (
     lp_pool,
     lstm,
     matmul,
+    matmul_nbits,
     normalization,
     one_hot,
     pad,
@@ -47,6 +48,7 @@ from meta_infer.ops import (
     resize,
     reverse_sequence,
     roi,
+    rotary,
     scatter,
     rnn,
     shape,
@@ -75,6 +77,7 @@ OPS: tuple[OpDef, ...] = (
     *matmul.OPS,
     *convolution.OPS,
     *integer_product.OPS,
+    *matmul_nbits.OPS,
     *pooling.OPS,
     *lp_pool.OPS,
     *roi.OPS,
@@ -117,6 +120,7 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *gelu_forms.IMPORTS,
     *quantized_product.IMPORTS,
     *quantized_elementwise.IMPORTS,
+    *rotary.IMPORTS,
     *skip_norm.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
