@@ -3,7 +3,8 @@
 The body is imported for shapes that are assumed, and the shapes it gives back show where the assumption was too
 strong; then it is imported for weaker ones, until what goes in and what comes out agree:
 
-    stays      h: [n, 8] in, [n, 8] out
+    stays      h: [n, 8] in, [n, 8] out; also where the body declares the size of the initial value and gives one that
+               may be another: that is checked in every pass
     linear     h: [0, 8] at first, one row more after each pass: [i, 8] in pass i, without any symbol of its own
     free       anything else: a symbol that has a value of its own in every pass
 
@@ -40,10 +41,16 @@ class _Group:
 
 
 class CarriedShapes:
-    """The assumption so far. `step` is the number of the pass as a dim, `most` a bound on the number of passes."""
+    """The assumption so far. `step` is the number of the pass as a dim, `most` a bound on the number of passes.
 
-    def __init__(self, initial: Sequence[TensorType], step: Dim, most: int) -> None:
+    `declared` are the sizes of the body's inputs that the model states, None where it does not.
+    """
+
+    def __init__(self, initial: Sequence[TensorType], declared: Sequence[Sequence[int | None]], step: Dim,
+                 most: int) -> None:
         self._initial, self._step, self._most = initial, step, most
+        self._declared = {(i, axis) for i, (found, sizes) in enumerate(zip(initial, declared, strict=True))
+                          for axis, (dim, size) in enumerate(zip(found.shape, sizes, strict=False)) if dim == size}
         self._outer = {symbol for found in initial for dim in found.shape for symbol in symbols_of(dim)}
         self._linear: dict[_Key, Dim] = {}
         self._groups: list[_Group] = []
@@ -75,6 +82,8 @@ class CarriedShapes:
         for key, dim in found.items():
             growth = dim - self._before[key]
             if key in free or growth == self._linear.get(key, 0):
+                continue
+            if key in self._declared and bounds(growth)[0] <= 0 <= bounds(growth)[1]:
                 continue
             stable = False
             if key not in self._linear and self._is_linear(key, growth):

@@ -88,6 +88,13 @@ def region_input_types(graph: GraphProto, given: Sequence[TensorType] | None, wh
     return {value.name: found for value, found in zip(values, given, strict=True)}
 
 
+def declared_sizes(graph: GraphProto) -> list[list[int | None]]:
+    """The sizes that are stated of a subgraph's inputs, None for those that are not."""
+    default = {tensor.name for tensor in graph.initializer}
+    return [[d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
+            for value in graph.input if value.name not in default]
+
+
 def _declared_type(value: ValueInfoProto, where: str) -> TensorType:
     what = f"{where}, input {value.name!r}"
     dtype = declared_dtype(value, what)

@@ -15,7 +15,7 @@ from meta_infer.frontend.attributes import Attributes, read_attributes
 from meta_infer.frontend.carried_shapes import CarriedShapes
 from meta_infer.frontend.check_model import node_label, node_name, opsets_of
 from meta_infer.frontend.check_node import check_dtypes, domain_of
-from meta_infer.frontend.declared import check_declared, region_input_types
+from meta_infer.frontend.declared import check_declared, declared_sizes, region_input_types
 from meta_infer.frontend.fold import drop_dead, fold
 from meta_infer.frontend.load_onnx import LoadedModel
 from meta_infer.frontend.loop_operands import LOOPS, loop_operands
@@ -205,7 +205,10 @@ class GraphImporter:
         with self._explained(label, node.inputs):
             operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
         iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), "")
-        shapes = CarriedShapes(operands.carried, iteration, operands.most)
+        declared = operands.carried_inputs(declared_sizes(graph))
+        if len(declared) < len(operands.carried):        # importing the body says what is wrong with its inputs
+            declared = [[]] * len(operands.carried)
+        shapes = CarriedShapes(operands.carried, declared, iteration, operands.most)
         state = self._state()
         while True:
             types = shapes.types(lambda hint, low, high: self._fresh_symbol(hint, low, high, ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.broadcast import same_dim, text
@@ -12,6 +13,7 @@ from meta_infer.ops.opdef import OnnxNode, ShapeError, TensorType
 from meta_infer.support.dtypes import BOOL, INT64
 
 LOOPS = frozenset({"Loop", "Scan"})
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,13 @@ class Operands:
         own = (TensorType(INT64, (), (iteration,)), TensorType(BOOL, ())) if self.counts else ()
         return (*own, *carried, *self.rows)
 
-    def carried_results(self, made: Sequence[TensorType]) -> Sequence[TensorType]:
-        """The carried values among the types of the body's outputs."""
+    def carried_inputs(self, given: Sequence[_T]) -> Sequence[_T]:
+        """What belongs to the carried values among what belongs to the body's inputs."""
+        first = 2 if self.counts else 0
+        return given[first:first + len(self.carried)]
+
+    def carried_results(self, made: Sequence[_T]) -> Sequence[_T]:
+        """What belongs to the carried values among what belongs to the body's outputs."""
         first = 1 if self.counts else 0
         return made[first:first + len(self.carried)]
 

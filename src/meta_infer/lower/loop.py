@@ -146,6 +146,8 @@ def _carry(lowerer: Lowerer, region: Plan, body: list[Command], state: list[str]
         source = lowerer.buffer(region, body, name)
         now |= {sizes.now[dim].name: size for dim, size in zip(before.shape, value.shape, strict=True)
                 if dim in sizes.now}
+        body += [CheckDims(dim, size, f"{value.origin or value.name!r} should keep its declared size")
+                 for dim, size in zip(before.shape, value.shape, strict=True) if dim not in sizes.now and dim != size]
         if source == builder.where[inner, PLAIN]:
             continue
         if builder.root(source) in roots:

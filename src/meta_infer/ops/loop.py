@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Graph, Node, Shape
-from meta_infer.ir.shapes import Dim, substitute, symbols_of
+from meta_infer.ir.shapes import Dim, bounds, substitute, symbols_of
 from meta_infer.ops.attrs import Attrs, dims_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.importing import origin_of
@@ -69,11 +69,15 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
 
 
 def _check(what: str, declared: Shape, found: Shape, step: dict[str, Dim], first: TensorType) -> None:
-    """Sizes without a symbol of their own must be just what the body's input says for that pass."""
+    """Sizes without a symbol of their own must be what the body's input says for that pass.
+
+    One that may be it, and may not, is checked while running: the model declares it so.
+    """
     outer = {s for dim in first.shape for s in symbols_of(dim)}
     for before, size in zip(declared, found, strict=True):
         own = {s for s in symbols_of(before) if s.name not in step} - outer
-        if not own and substitute(before, step) != size:
+        low, high = bounds(substitute(before, step) - size)
+        if not own and not low <= 0 <= high:
             raise ShapeError(f"{what} is {text(found)}, the body takes {text(declared)}")
 
 
