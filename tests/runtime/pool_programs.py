@@ -20,7 +20,7 @@ from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc, minimum
-from meta_infer.ir.program import AssignDims, BufferDecl, Call, Copy, Fill, If, InputDim, Loop, Program, SetDim
+from meta_infer.ir.program import AssignDims, BufferDecl, Call, CheckDims, Copy, Fill, If, InputDim, Loop, Program, SetDim
 from meta_infer.ir.shapes import UNBOUNDED, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
@@ -88,6 +88,7 @@ def make_program() -> Program:
         AssignDims(("S",), (N.dim,)),
         Copy("x", "grown", N.dim),
         Loop("trips", "", "j", grow),
+        CheckDims(S.dim, N.dim + T.dim, "size of grown"),
         If("flag", (AssignDims(("C",), (N.dim,)), Copy("last", "chosen", N.dim)),
            (AssignDims(("C",), (K.dim,)), Copy("filled", "chosen", K.dim))),
         Fill("size", 0),

@@ -15,10 +15,14 @@ import pytest
 
 from meta_infer.ir.program_text import print_program
 from meta_infer.memory.planner import plan_memory
+from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import Session, load
 from meta_infer.support.errors import InputError
+from tests.sanitizers.whole_package import CannotCheck, check
 
-from .pool_programs import expected, feeds, make_program, write
+from .pool_programs import artifact, expected, feeds, make_program, write
+from .programs import PLAN
+from .test_c_runtime import Parts, build, drive
 from .test_session import assert_same
 
 CASES = [(5, 3, 10, True), (1, 1, 0, True), (4096, 40, 100_000, True), (7, 0, 1, False), (64, 17, 3_000_000, False),
@@ -159,3 +163,24 @@ def test_no_memory_names_the_buffer_and_the_session_goes_on(package: Path) -> No
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("buffer 'filled' needs 8000000000 bytes, which this machine does not have") == 3
     assert done.stdout.endswith("went on\n")
+
+
+def test_clean_under_address_sanitizer(package: Path, tmp_path: Path) -> None:
+    try:
+        check(package, feeds(5, 30, 20_000, True), "asan", tmp_path / "asan")
+    except CannotCheck as reason:
+        pytest.skip(f"PACKAGE NOT CHECKED by asan: {reason}")
+
+
+def test_damaged_tables_are_refused(package: Path, tmp_path: Path) -> None:
+    """Bytes changed and ends cut off, in a table with pool buffers, symbols that grow, assignments and checks."""
+    units = []
+    for name, text in artifact().sources.items():
+        units.append(tmp_path / name)
+        units[-1].write_text(text)
+    opened = Package(package)
+    (tmp_path / "plan.bin").write_bytes(opened.member(PLAN))
+    (tmp_path / "weights.bin").write_bytes(opened.member("weights.bin"))
+    parts = Parts(tmp_path, units, tmp_path / "plan.bin", tmp_path / "weights.bin")
+    driver = build(parts, "asan", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    assert int(drive(parts, driver, "fuzz").split()[1]) < 1500

@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
     config.constants = read_file(argv[2], &config.constant_bytes);
     config.threads = atoi(argv[5]);
     read_tensors(argv[3], inputs);
-    int count = 0;
+    int count = 0, pooled[MOST];
     for (int arena = MI_ARENA_SHARED; arena <= MI_ARENA_POISON; arena++) {
         mi_session *session;
         mi_session_info info;
@@ -100,16 +100,23 @@ int main(int argc, char **argv) {
                 die("shapes", error.text);
             }
             for (int i = 0; i < count; i++) {
-                outputs[i].data = exactly(outputs[i].bytes);
+                pooled[i] = outputs[i].bytes < 0;
+                outputs[i].data = pooled[i] ? NULL : exactly(outputs[i].bytes);
             }
             if (mi_session_run(session, inputs, outputs, &options, &error) != MI_OK) {
                 die("run", error.text);
             }
             for (int i = 0; i < count; i++) {
+                if (pooled[i]) {                        /* in the session's memory until its next run */
+                    void *copy = exactly(outputs[i].bytes);
+                    memcpy(copy, outputs[i].data, (size_t)outputs[i].bytes);
+                    outputs[i].data = copy;
+                }
                 if (arena + run == 0) {
                     first[i] = outputs[i];
                 } else {
-                    if (memcmp(first[i].data, outputs[i].data, (size_t)first[i].bytes) != 0) {
+                    if (first[i].bytes != outputs[i].bytes
+                        || memcmp(first[i].data, outputs[i].data, (size_t)first[i].bytes) != 0) {
                         die("run", "outputs differ between arena modes, threads or runs");
                     }
                     free(outputs[i].data);

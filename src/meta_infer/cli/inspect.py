@@ -65,7 +65,7 @@ def inspect(
 def _parts(package: Package, file: Path) -> list[RenderableType]:
     from rich.text import Text
 
-    from meta_infer.report.text import figures_table, plain_table
+    from meta_infer.report.text import figures_table, plain_table, sized_while_running
     from meta_infer.report.units import bytes_text
     from meta_infer.runtime.feeds import shape_text
 
@@ -81,17 +81,22 @@ def _parts(package: Package, file: Path) -> list[RenderableType]:
     members = plain_table("member", "size", right=("size",))
     for name in package.names():
         members.add_row(Text(name), bytes_text(len(package.member(name))))
+    report = package.json("report.json")
     figures: dict[str, Any] = {
         "package_bytes": file.stat().st_size, "weight_bytes": manifest["weight_bytes"],
         "arena_bytes": manifest["arena_bytes"], "threads": manifest["threads"] or "one per core",
         "producer": package.producer, "format version": manifest["format_version"]}
     try:
-        table = figures_table(figures | package.json("report.json").get("figures", {}))
+        table = figures_table(figures | report.get("figures", {}))
+        pooled = sized_while_running(report.get("sized_while_running", []))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PackageError(f"is not a report of this version: {error!r}", hint="build the package again",
                            what=f"package {str(file)!r}, member 'report.json'") from error
     parts: list[RenderableType] = [Text(f"{file}: model {package.model}", style="bold"), ""]
-    for part in (tensors, table, targets, members):
+    for part in (tensors, table):
+        parts += [part, ""]
+    parts += pooled
+    for part in (targets, members):
         parts += [part, ""]
     config = package.text("config.yaml").strip()
     return [*parts, "configuration of the build:", Text(config or json.dumps(None))]

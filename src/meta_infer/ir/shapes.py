@@ -55,8 +55,9 @@ class Apply:
 
 
 def is_unbounded(symbol: Symbol) -> bool:
-    """Whether nothing is known of how large `symbol` may become."""
-    return symbol.hi >= UNBOUNDED
+    """Whether nothing useful is known of how large `symbol` may become: a bound that was derived from such a size, as
+    one less than it, tells nothing either."""
+    return symbol.hi >= UNBOUNDED // 2
 
 
 Atom = Symbol | Apply

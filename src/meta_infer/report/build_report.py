@@ -17,6 +17,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
 from meta_infer.package.writer import CompiledTarget
 from meta_infer.report.limits import broken_limits
+from meta_infer.report.pooled import pooled_rows
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 
@@ -97,7 +98,7 @@ def target_figures(config: BuildConfig, chip: Profile, target: BuiltTarget) -> d
 def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarget], trace: Trace) -> dict[str, Any]:
     """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports.
 
-    Groups and figures are those of the first target; `other_targets` has the rest.
+    Groups, figures and tensors are those of the first target; `other_targets` has the rest.
     """
     first = targets[0]
     figures = [target_figures(config, chip, target) for target in targets]
@@ -112,6 +113,7 @@ def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarg
         "precision": "fp32",
         "groups": group_rows(first.plan),
         "figures": figures[0],
+        "sized_while_running": pooled_rows(first.code.program, first.code.memory),
         "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found}
                           for target, found in zip(targets[1:], figures[1:], strict=True)],
         "target_latency_ms": config.target_latency_ms,

@@ -38,6 +38,7 @@ def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: 
         if details:
             parts += [groups_table(target["groups"]), ""]
         parts += [figures_table(target["figures"]), ""]
+    parts += sized_while_running(report.get("sized_while_running", ()))
     if comparisons:
         worst = sorted(comparisons, key=lambda c: -c.distance.relative)[:MOST_ROWS]
         parts += [comparison_table(worst), LEGEND]
@@ -79,6 +80,21 @@ def figures_table(figures: Mapping[str, Any]) -> Table:
         if value is not None:
             table.add_row(_words(key), Text(_figure_text(key, value)))
     return table
+
+
+def sized_while_running(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    """The tensors for which the runtime obtains memory in a run: which op makes each, and what is known of its size."""
+    if not rows:
+        return []
+    table = plain_table("tensor", "shape", "made by", "why")
+    for row in rows:
+        made = " ".join([row["op"], *row["nodes"]])
+        sizes = ", ".join(row["symbols"])
+        bound = "no bound is known" if row["bound_bytes"] is None else f"up to {bytes_text(row['bound_bytes'])}"
+        table.add_row(Text(row["tensor"]), Text(f"[{', '.join(map(str, row['shape']))}]"), Text(made),
+                      Text(f"{sizes}: {bound}"))
+    head = "1 tensor is" if len(rows) == 1 else f"{len(rows)} tensors are"
+    return [Text(f"{head} sized while running, outside the arena:"), table, ""]
 
 
 def groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
