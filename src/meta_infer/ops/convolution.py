@@ -168,7 +168,10 @@ def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 
 def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """output_shape and auto_pad are resolved to pads, by the formulas of the specification."""
+    """output_shape and auto_pad are resolved to pads, by the formulas of the specification.
+
+    Where the output is to be larger than what the kernel covers, zeros follow: that is output_padding.
+    """
     kernel, strides, dilations = _window_attrs(node, shape_of(node, ctx, 1))
     sizes, n = shape_of(node, ctx)[2:], len(kernel)
     extra = attr_ints(node, "output_padding") or (0,) * n
@@ -184,8 +187,7 @@ def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
             if not isinstance(total, int):
                 raise unsupported(node, f"output_shape with the dynamic size {size}", "fix that size with --shape")
             if total < 0:
-                raise unsupported(node, f"output_shape {target} is larger than what the kernel covers",
-                                  "use output_padding")
+                extra, total = (*extra[:i], extra[i] - total, *extra[i + 1:]), 0
             small, large = total // 2, total - total // 2
             begins.append(small if mode == "SAME_UPPER" else large)
             ends.append(large if mode == "SAME_UPPER" else small)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import product
-from meta_infer.ops.importing import attr_ints, core_node, dims_input, present, shape_of
+from meta_infer.ops.importing import attr_ints, core_node, present, shape_of
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+from meta_infer.ops.pad import import_pad
+from meta_infer.ops.size_math import SizeMath
 
 
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -24,16 +27,17 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     dtype = ctx.type_of(node.inputs[0]).dtype
     zeros, values, places, filled, y = (ctx.fresh(node.outputs[0]) for _ in range(5))
     zero = ctx.constant(np.zeros((), dtype.numpy), "zero")
-    yield core_node(node, "Expand", (zero,), (zeros,), shape=(product(implied),))
-    yield core_node(node, "Reshape", node.inputs[:1], (values,), shape=(product(x),))
-    yield core_node(node, "Reshape", node.inputs[1:2], (places,), shape=(product(x),))
-    yield core_node(node, "ScatterElements", (zeros, places, values), (filled,), axis=0, reduction="none")
-    wanted = dims_input(node, ctx, 2, "output_shape") if present(node, 2) else implied
-    same = tuple(wanted) == implied
-    yield core_node(node, "Reshape", (filled,), node.outputs if same else (y,), shape=implied)
-    if not same:
-        ends = tuple(w - d for w, d in zip(wanted, implied, strict=True))
-        yield core_node(node, "Pad", (y,), node.outputs, pads=((0,) * len(x) + ends), mode="constant", value=0.0)
+    ctx.emit(core_node(node, "Expand", (zero,), (zeros,), shape=(product(implied),)))
+    ctx.emit(core_node(node, "Reshape", node.inputs[:1], (values,), shape=(product(x),)))
+    ctx.emit(core_node(node, "Reshape", node.inputs[1:2], (places,), shape=(product(x),)))
+    ctx.emit(core_node(node, "ScatterElements", (zeros, places, values), (filled,), axis=0, reduction="none"))
+    if not present(node, 2):
+        return (core_node(node, "Reshape", (filled,), node.outputs, shape=implied),)
+    ctx.emit(core_node(node, "Reshape", (filled,), (y,), shape=implied))
+    math = SizeMath(node, ctx)
+    more = math.sub(math.vector(node.inputs[2], "output_shape"), math.dims(implied))
+    grown = replace(node, op="Pad", inputs=(y, math.pad_front(more, 2 * len(x), 0)), attrs={"mode": "constant"})
+    return import_pad(grown, ctx)
 
 
-MAX_UNPOOL = OnnxImport("MaxUnpool", 9, convert=_import)
+IMPORTS: tuple[OnnxImport, ...] = (OnnxImport("MaxUnpool", 9, convert=_import),)

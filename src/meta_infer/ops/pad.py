@@ -90,7 +90,7 @@ def _import_attrs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     return _pad(node, ctx, attr_ints(node, "pads") or (), None, attr_float(node, "value"))
 
 
-def _import_inputs(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+def import_pad(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Pads and value are inputs since opset 11, `axes` since 18."""
     if not all(is_known(ctx, name) or ctx.known(name) is not None for name in node.inputs[1:] if name):
         return _computed(node, ctx)
@@ -157,7 +157,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 
 PAD = OpDef("Pad", _infer, _reference, _samples,
-            (OnnxImport("Pad", 2, 10, _import_attrs), OnnxImport("Pad", 11, convert=_import_inputs)),
+            (OnnxImport("Pad", 2, 10, _import_attrs), OnnxImport("Pad", 11, convert=import_pad)),
             flops=lambda attrs, inputs, outputs: 0)
 
 OPS: tuple[OpDef, ...] = (PAD,)

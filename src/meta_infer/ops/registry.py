@@ -18,6 +18,7 @@ from meta_infer.ops import (
     convolution,
     cum_sum,
     deform_conv,
+    einsum,
     elementwise_binary,
     elementwise_unary,
     expand,
@@ -35,6 +36,7 @@ from meta_infer.ops import (
     lp_pool,
     lstm,
     matmul,
+    max_unpool,
     matmul_nbits,
     normalization,
     one_hot,
@@ -115,9 +117,11 @@ OPS: tuple[OpDef, ...] = (
 )
 
 COMBINATIONS: tuple[OnnxImport, ...] = (
+    *einsum.IMPORTS,
     *fused_attention.IMPORTS,
     *fused_product.IMPORTS,
     *gelu_forms.IMPORTS,
+    *max_unpool.IMPORTS,
     *quantized_product.IMPORTS,
     *quantized_elementwise.IMPORTS,
     *rotary.IMPORTS,

@@ -12,7 +12,6 @@ from meta_infer.ops.attrs import Attrs, int_of, text_of
 from meta_infer.ops.broadcast import same_dim, text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import attr_int, attr_text, axis_in, core_node, shape_of
-from meta_infer.ops.max_unpool import MAX_UNPOOL
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -201,8 +200,7 @@ def _free(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[T
 
 SCATTER_ELEMENTS = OpDef(
     "ScatterElements", _infer_elements, _elements, _elements_samples,
-    (OnnxImport("ScatterElements", 11, convert=_import_elements), OnnxImport("Scatter", 9, convert=_import_elements),
-     MAX_UNPOOL),
+    (OnnxImport("ScatterElements", 11, convert=_import_elements), OnnxImport("Scatter", 9, convert=_import_elements)),
     flops=_free)
 SCATTER_ND = OpDef("ScatterND", _infer_nd, _nd, _nd_samples, (OnnxImport("ScatterND", 11, convert=_import_nd),),
                    flops=_free)

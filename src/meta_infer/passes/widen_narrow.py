@@ -24,12 +24,12 @@ WIDENED = frozenset({
     "Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "LogSoftmax", "LayerNormalization",
     "InstanceNormalization", "BatchNormalization", "AveragePool", "GlobalAveragePool", "Resize", "CumSum", "ReduceSum",
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-    "ReduceLogSumExp",
+    "ReduceLogSumExp", "SumPool", "Col2Im",
 })
 MOVES = frozenset({
     "Cast", "BitCast", "Reshape", "Identity", "Transpose", "Concat", "Slice", "Expand", "Tile", "Gather",
-    "GatherElements", "GatherND", "Compress", "ReverseSequence", "Where", "Trilu", "Shape", "Size", "If", "Loop",
-    "Scan",
+    "GatherElements", "GatherND", "Compress", "ReverseSequence", "OneHot", "TensorScatter", "Where", "Trilu",
+    "Shape", "Size", "If", "Loop", "Scan",
 })
 """Ops that copy elements whatever they mean. An op that is not listed is right as well, at the cost of two casts."""
 
