@@ -22,6 +22,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
+from meta_infer.ops.statistics import batch_in_training, layer_statistics
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -57,11 +58,12 @@ def _layer(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
 
 
 def _import_layer(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    if wanted(node, 1) or wanted(node, 2):
-        raise unsupported(node, "the Mean or InvStdDev output is used", "export the model in inference mode")
     axis = axis_in(node, attr_int(node, "axis", -1), len(shape_of(node, ctx)))
-    return (core_node(node, "LayerNormalization", node.inputs, node.outputs[:1], axis=axis,
-                      epsilon=attr_float(node, "epsilon", 1e-5)),)
+    if wanted(node, 0):
+        yield core_node(node, "LayerNormalization", node.inputs, node.outputs[:1], axis=axis,
+                        epsilon=attr_float(node, "epsilon", 1e-5))
+    if wanted(node, 1) or wanted(node, 2):
+        yield from layer_statistics(node, ctx, axis)
 
 
 def _layer_samples(rng: np.random.Generator) -> Iterable[Sample]:
@@ -132,7 +134,9 @@ def _import_batch(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Version 7 has `spatial`; up to 13 more than one output means training; from 14 on `training_mode` says it."""
     if node.version < 9 and not attr_int(node, "spatial", 1):
         raise unsupported(node, "statistics per element (spatial=0)", "export with opset 9 or newer")
-    if attr_int(node, "training_mode") or any(wanted(node, i) for i in range(1, len(node.outputs))):
+    if attr_int(node, "training_mode"):
+        return batch_in_training(node, ctx)
+    if any(wanted(node, i) for i in range(1, len(node.outputs))):
         raise unsupported(node, "the node computes training statistics", "export the model in inference mode")
     return (core_node(node, "BatchNormalization", node.inputs, node.outputs[:1],
                       epsilon=attr_float(node, "epsilon", 1e-5)),)

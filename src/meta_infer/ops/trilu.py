@@ -9,6 +9,7 @@ import numpy as np
 from meta_infer.ir.graph import Node
 from meta_infer.ops.attrs import Attrs, bool_of, int_of
 from meta_infer.ops.broadcast import text
+from meta_infer.ops.diagonal import trilu_of_data
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import attr_int, core_node, ints_input, present
 from meta_infer.ops.opdef import (
@@ -38,6 +39,8 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
 
 
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    if present(node, 1) and ctx.known(node.inputs[1]) is None:
+        return trilu_of_data(node, ctx)
     k = ints_input(node, ctx, 1, "k")[0] if present(node, 1) else 0
     return (core_node(node, "Trilu", node.inputs[:1], node.outputs, upper=bool(attr_int(node, "upper", 1)), k=k),)
 
