@@ -28,8 +28,7 @@ _TYPES = {
     "quantised": "int8 uint8 int16 uint16 int32 int4 uint4",
     "number": "float32 float64 float16 uint32 uint64 int32 int64",
     "points": "uint8 float32 float16 bfloat16",
-    "packed": "int4 uint4 uint8",
-    "index": "int32 int64",
+    "cache": "float32 float16 bfloat16 uint8 int8 float8e4m3fn",
     "any": "int8 uint8 float32",
 }
 """Named sets of dtypes; a formal's type is one of these, or a dtype's own name."""
@@ -107,6 +106,15 @@ VENDORS: tuple[Vendor, ...] = (
            "past_sequence_length:int32? cache_indirection:int32?",
            "output:T present_key:T? present_value:T? qk:float?",
            {"num_heads": Must(INT), "unidirectional": 0, "scale": FLOAT, "mask_filter_value": FLOAT}),
+    Vendor("GroupQueryAttention",
+           "query:T=float key:T? value:T? past_key:C=cache? past_value:C? seqlens_k:int32 total_sequence_length:int32 "
+           "cos_cache:T? sin_cache:T? position_ids:int64? attention_bias:T? head_sink:T? k_scale:single? "
+           "v_scale:single? q_norm_weight:T? k_norm_weight:T? query_seqlens:int32?",
+           "output:T present_key:C? present_value:C? output_qk:T?",
+           {"num_heads": Must(INT), "kv_num_heads": Must(INT), "scale": FLOAT, "softcap": FLOAT, "causal": 1,
+            "local_window_size": -1, "do_rotary": INT, "rotary_interleaved": INT, "smooth_softmax": -1,
+            "qk_output": 0, "qk_norm_epsilon": 1e-6, "q_norm_epsilon": FLOAT, "k_norm_epsilon": FLOAT,
+            "k_quant_type": "NONE", "v_quant_type": "NONE", "kv_cache_bit_width": INT, "sliding_window_cache": 0}),
     Vendor("RotaryEmbedding", "input:T=float position_ids:int64 cos_cache:T sin_cache:T", "output:T",
            {"interleaved": INT, "num_heads": INT, "rotary_embedding_dim": INT, "scale": FLOAT,
             "is_packed_batching": INT}),
@@ -122,6 +130,9 @@ VENDORS: tuple[Vendor, ...] = (
     Vendor("QLinearConv", "x:X=byte x_scale:single x_zero_point:X w:W=byte w_scale:single w_zero_point:W "
            "y_scale:single y_zero_point:Y=byte B:int32?", "y:Y", {**_CONV, "channels_last": 0}),
     # Quantised elementwise ops and pools.
+    Vendor("NhwcMaxPool", "x:T=byte", "y:T",
+           {"auto_pad": "NOTSET", "kernel_shape": Must(INTS), "strides": INTS, "pads": INTS, "dilations": INTS,
+            "ceil_mode": 0}),
     Vendor("QLinearAdd", _BINARY_Q, "C:T"),
     Vendor("QLinearMul", _BINARY_Q, "C:T"),
     Vendor("QLinearSigmoid", _UNARY_Q, "Y:T"),

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.node_builder import NodeBuilder
@@ -43,10 +41,9 @@ def attend(b: NodeBuilder, found: str, v: str, batch: Dim, steps: Dim, width: Di
     merge_heads(b, b.emit("MatMul", b.emit("Softmax", found, axis=3), v), batch, steps, width, out)
 
 
-def positions(b: NodeBuilder, like: str, axis: int, dtype: DType = INT64) -> str:
-    """0, 1, ... up to the size of an axis of `like`."""
-    size = b.emit("Gather", b.emit("Shape", like), b.constant(np.array(axis, np.int64)), axis=0)
-    counted = b.emit("Range", b.scalar(0, INT64), size, b.scalar(1, INT64))
+def positions(b: NodeBuilder, count: Dim, dtype: DType = INT64) -> str:
+    """0, 1, ... count - 1."""
+    counted = b.emit("Iota", size=(count,))
     return counted if dtype == INT64 else b.cast(counted, dtype)
 
 
@@ -55,17 +52,14 @@ def masked(b: NodeBuilder, kept: str, value: float, dtype: DType) -> str:
     return b.emit("Where", kept, b.scalar(0.0, dtype, "zero"), b.scalar(value, dtype, "masked"))
 
 
-def causal(b: NodeBuilder, found: str, steps: Dim, total: Dim) -> str:
-    """Whether key t may be seen by query s of scores [B, N, S, T]: t <= s + (T - S), as [S, T]."""
-    last = b.reshape(positions(b, found, 2), (steps, 1))
-    if total != steps:
-        sizes = b.emit("Shape", found)
-        size, count = (b.emit("Gather", sizes, b.constant(np.array(axis, np.int64)), axis=0) for axis in (3, 2))
-        last = b.emit("Add", last, b.emit("Sub", size, count))
-    return b.emit("LessOrEqual", positions(b, found, 3), last)
+def causal(b: NodeBuilder, steps: Dim, total: Dim) -> str:
+    """Whether key t may be seen by query s: t <= s + (T - S), as [S, T]."""
+    keys = positions(b, total)
+    last = keys if total == steps else part(b, keys, (total,), 0, total - steps, steps)
+    return b.emit("LessOrEqual", keys, b.reshape(last, (steps, 1)))
 
 
-def padding(b: NodeBuilder, mask: str, shape: Shape, batch: Dim, found: str) -> str | None:
+def padding(b: NodeBuilder, mask: str, shape: Shape, batch: Dim, total: Dim) -> str | None:
     """Whether keys count, by an int32 mask in one of ONNX Runtime's forms, so that it broadcasts to [B, N, S, T].
 
     [B, T] and [B, S, T] hold 0 and 1; [B] holds the end of each row's keys, [2 * B] ends and then beginnings.
@@ -76,7 +70,7 @@ def padding(b: NodeBuilder, mask: str, shape: Shape, batch: Dim, found: str) -> 
         return b.emit("Greater", b.reshape(mask, rows), b.scalar(0, INT32))
     if len(shape) != 1 or shape[0] not in (batch, batch * 2):
         return None
-    at, columns = positions(b, found, 3, INT32), (batch, 1, 1, 1)
+    at, columns = positions(b, total, INT32), (batch, 1, 1, 1)
     ends = mask if shape[0] == batch else part(b, mask, shape, 0, 0, batch)
     kept = b.emit("Less", at, b.reshape(ends, columns))
     if shape[0] == batch:

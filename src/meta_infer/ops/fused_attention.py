@@ -59,13 +59,13 @@ def _finish(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, sizes: _Sizes, q
     filtered = attr_float(node, "mask_filter_value", _FILTER)
     if mask:
         shape = ctx.type_of(mask).shape
-        kept = padding(b, mask, shape, sizes.batch, found)
+        kept = padding(b, mask, shape, sizes.batch, sizes.total)
         if kept is None:
             raise unsupported(node, f"a mask of shape {text(shape)}",
                               "give it as [batch], [2 * batch], [batch, keys] or [batch, queries, keys]")
         terms.append(masked(b, kept, filtered, sizes.dtype))
     if attr_int(node, "unidirectional") and sizes.steps != 1:
-        terms.append(masked(b, causal(b, found, sizes.steps, sizes.total), filtered, sizes.dtype))
+        terms.append(masked(b, causal(b, sizes.steps, sizes.total), filtered, sizes.dtype))
     ready = add_all(b, found, terms)
     if qk:
         b.finish(ready, qk)

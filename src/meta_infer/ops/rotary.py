@@ -62,8 +62,7 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         raise ShapeError(f"heads of {head} elements are smaller than the {turned} that the cache turns")
     at = ids
     if len(places) == 1:
-        counted = b.reshape(x, (batch, steps, heads * head)) if len(shape) == 4 else x
-        at = b.emit("Add", positions(b, counted, 1), ids)
+        at = b.emit("Add", positions(b, steps), ids)
     table = (batch if len(places) == 2 else 1, steps, 1, cache[1])
     turns = [b.reshape(b.emit("Gather", name, at, axis=0), table) for name in (cos, sin)]
     split = (batch, steps, heads, head)

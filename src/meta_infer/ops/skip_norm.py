@@ -21,8 +21,8 @@ from meta_infer.support.dtypes import FLOAT32, INT32, DType
 MICROSOFT = "com.microsoft"
 
 
-def _simplified(b: NodeBuilder, x: str, scale: str, dtype: DType, axes: tuple[int, ...], epsilon: float, out: str,
-                inverse: str = "") -> None:
+def simplified_norm(b: NodeBuilder, x: str, scale: str, dtype: DType, axes: tuple[int, ...], epsilon: float,
+                    out: str = "", inverse: str = "") -> str:
     """x / sqrt(mean(x²) + epsilon) * scale over `axes`, in float32 where x has fewer bits; `inverse` names 1/sqrt."""
     wide = x if dtype.bits >= 32 else b.cast(x, FLOAT32)
     kind = dtype if dtype.bits >= 32 else FLOAT32
@@ -31,7 +31,7 @@ def _simplified(b: NodeBuilder, x: str, scale: str, dtype: DType, axes: tuple[in
     if inverse:
         b.emit("Reciprocal", root, out=inverse)
     normal = b.emit("Div", wide, root)
-    b.emit("Mul", normal if kind == dtype else b.cast(normal, dtype), scale, out=out)
+    return b.emit("Mul", normal if kind == dtype else b.cast(normal, dtype), scale, out=out)
 
 
 def _import_simplified(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -41,8 +41,8 @@ def _import_simplified(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         raise unsupported(node, f"a scale of {scale.dtype} for a tensor of {x.dtype}", "cast one of them")
     axes = tuple(range(axis_in(node, attr_int(node, "axis", -1), rank), rank))
     inverse = node.outputs[1] if wanted(node, 1) else ""
-    _simplified(b, node.inputs[0], node.inputs[1], x.dtype, axes, attr_float(node, "epsilon", 1e-5),
-                node.outputs[0] or ctx.fresh("unused"), inverse)
+    simplified_norm(b, node.inputs[0], node.inputs[1], x.dtype, axes, attr_float(node, "epsilon", 1e-5),
+                    node.outputs[0] or ctx.fresh("unused"), inverse)
     return b.nodes
 
 
@@ -58,7 +58,7 @@ def _import_skip(node: OnnxNode, ctx: ImportContext, simplified: bool) -> Iterab
     epsilon, axis = attr_float(node, "epsilon", 1e-12), len(shape_of(node, ctx)) - 1
     out = node.outputs[0] or ctx.fresh("unused")
     if simplified:
-        _simplified(b, total, node.inputs[2], ctx.type_of(x).dtype, (axis,), epsilon, out)
+        simplified_norm(b, total, node.inputs[2], ctx.type_of(x).dtype, (axis,), epsilon, out)
         return b.nodes
     beta = node.inputs[3] if present(node, 3) else ""
     b.emit("LayerNormalization", total, node.inputs[2], beta, out=out, axis=axis, epsilon=epsilon)
