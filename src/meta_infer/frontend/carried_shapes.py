@@ -3,8 +3,8 @@
 The body is imported for shapes that are assumed, and the shapes it gives back show where the assumption was too
 strong; then it is imported for weaker ones, until what goes in and what comes out agree:
 
-    stays      h: [n, 8] in, [n, 8] out; also where the body declares the size of the initial value and gives one that
-               may be another: that is checked in every pass
+    stays      h: [n, 8] in, [n, 8] out; also where the model states the size of the initial value and the body gives
+               one that may be another: that is checked in every pass
     linear     h: [0, 8] at first, one row more after each pass: [i, 8] in pass i, without any symbol of its own
     free       anything else: a symbol that has a value of its own in every pass
 
@@ -43,19 +43,24 @@ class _Group:
 class CarriedShapes:
     """The assumption so far. `step` is the number of the pass as a dim, `most` a bound on the number of passes.
 
-    `declared` are the sizes of the body's inputs that the model states, None where it does not.
+    `stated` are the sizes of the body's inputs by the model, None where it is silent.
     """
 
-    def __init__(self, initial: Sequence[TensorType], declared: Sequence[Sequence[int | None]], step: Dim,
-                 most: int) -> None:
+    def __init__(self, initial: Sequence[TensorType], step: Dim, most: int,
+                 stated: Sequence[Sequence[int | None]] = ()) -> None:
         self._initial, self._step, self._most = initial, step, most
-        self._declared = {(i, axis) for i, (found, sizes) in enumerate(zip(initial, declared, strict=True))
-                          for axis, (dim, size) in enumerate(zip(found.shape, sizes, strict=False)) if dim == size}
+        self._stated = {(i, axis) for i, (found, sizes) in enumerate(zip(initial, stated, strict=False))
+                        for axis, (dim, size) in enumerate(zip(found.shape, sizes, strict=False)) if dim == size}
         self._outer = {symbol for found in initial for dim in found.shape for symbol in symbols_of(dim)}
         self._linear: dict[_Key, Dim] = {}
         self._groups: list[_Group] = []
         self._before: dict[_Key, Dim] = {}
         self._rounds = 0
+
+    @property
+    def relies_on_stated(self) -> bool:
+        """Whether some size is taken to stay because the model states it."""
+        return bool(self._stated)
 
     def types(self, fresh: Callable[[str, int, int], Dim]) -> tuple[TensorType, ...]:
         """Types of the carried values at the start of a pass. `fresh(hint, lo, hi)` makes the symbols they need."""
@@ -83,7 +88,7 @@ class CarriedShapes:
             growth = dim - self._before[key]
             if key in free or growth == self._linear.get(key, 0):
                 continue
-            if key in self._declared and bounds(growth)[0] <= 0 <= bounds(growth)[1]:
+            if key in self._stated and bounds(growth)[0] <= 0 <= bounds(growth)[1]:
                 continue
             stable = False
             if key not in self._linear and self._is_linear(key, growth):

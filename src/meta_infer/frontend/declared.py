@@ -89,7 +89,7 @@ def region_input_types(graph: GraphProto, given: Sequence[TensorType] | None, wh
 
 
 def declared_sizes(graph: GraphProto) -> list[list[int | None]]:
-    """The sizes that are stated of a subgraph's inputs, None for those that are not."""
+    """The sizes that a subgraph's inputs are declared with, None for those that are not."""
     default = {tensor.name for tensor in graph.initializer}
     return [[d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
             for value in graph.input if value.name not in default]

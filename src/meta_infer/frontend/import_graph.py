@@ -18,7 +18,7 @@ from meta_infer.frontend.check_node import check_dtypes, domain_of
 from meta_infer.frontend.declared import check_declared, declared_sizes, region_input_types
 from meta_infer.frontend.fold import drop_dead, fold
 from meta_infer.frontend.load_onnx import LoadedModel
-from meta_infer.frontend.loop_operands import LOOPS, loop_operands
+from meta_infer.frontend.loop_operands import LOOPS, Operands, loop_operands
 from meta_infer.frontend.names import NameTable
 from meta_infer.frontend.schemas import schema_for, suggestion
 from meta_infer.frontend.shape_mismatch import ShapeMismatch
@@ -200,23 +200,37 @@ class GraphImporter:
     def _with_loop_body(self, body: _Body, node: OnnxNode, graph: GraphProto, label: str) -> OnnxNode:
         """The node of a Loop or Scan with its body, and with the number of the pass as attribute `iteration`.
 
-        The body is imported again until the carried values' shapes that it was imported for fit what it gives.
+        The body is imported again until the carried values' shapes that it was imported for fit what it gives. Sizes
+        that the model states of its inputs are often stale, so they are relied on only where it cannot be done without.
         """
         with self._explained(label, node.inputs):
             operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
         iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), "")
-        declared = operands.carried_inputs(declared_sizes(graph))
-        if len(declared) < len(operands.carried):        # importing the body says what is wrong with its inputs
-            declared = [[]] * len(operands.carried)
-        shapes = CarriedShapes(operands.carried, declared, iteration, operands.most)
+        stated = operands.carried_inputs(declared_sizes(graph))
         state = self._state()
+        try:
+            region = self._loop_body(body, graph, operands, CarriedShapes(operands.carried, iteration, operands.most),
+                                     iteration, label)
+        except (MetaInferError, ShapeMismatch) as error:
+            self._restore(state)
+            shapes = CarriedShapes(operands.carried, iteration, operands.most, stated)
+            if not shapes.relies_on_stated:
+                raise
+            try:
+                region = self._loop_body(body, graph, operands, shapes, iteration, label)
+            except (MetaInferError, ShapeMismatch):
+                raise error from None
+        return replace(node, attrs={**node.attrs, "iteration": (iteration,)}, regions={"body": region})
+
+    def _loop_body(self, body: _Body, graph: GraphProto, operands: Operands, shapes: CarriedShapes, iteration: Dim,
+                   label: str) -> Graph:
         while True:
+            state = self._state()
             types = shapes.types(lambda hint, low, high: self._fresh_symbol(hint, low, high, ""))
             region = self._region(body, graph, operands.types(iteration, types), f"body of {label}", "body")
             if shapes.learn(operands.carried_results([self._types[name] for name in region.outputs])):
-                return replace(node, attrs={**node.attrs, "iteration": (iteration,)}, regions={"body": region})
+                return region
             self._restore(state)
-            state = self._state()
 
     def _state(self) -> tuple[NameTable, NameTable, int, dict[str, TensorType], dict[str, np.ndarray], dict[str, str]]:
         """All that importing a graph changes here, to be taken back with `_restore`."""

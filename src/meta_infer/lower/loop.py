@@ -140,7 +140,9 @@ def _fresh(lowerer: Lowerer, stem: str) -> str:
 def _carry(lowerer: Lowerer, region: Plan, body: list[Command], state: list[str], sizes: _Sizes) -> None:
     """Copy the body's results to the carried values' memory; through other memory when a result lies in it."""
     builder = lowerer.builder
-    roots, pending, now = set(state), [], {}
+    roots = set(state)
+    pending: list[Command] = []
+    now: dict[str, Dim] = {}
     for name, inner, memory in zip(region.graph.outputs, region.graph.inputs[1:], state, strict=False):
         value, before = region.graph.values[name], region.graph.values[inner]
         source = lowerer.buffer(region, body, name)
