@@ -56,6 +56,17 @@ def test_conv(tmp_path: Path) -> None:
            NodeCase("FusedConv", [image, weight, bias], same)], tmp_path)
 
 
+def test_conv_with_channels_last(tmp_path: Path) -> None:
+    """ONNX Runtime has it on some processors only: it must equal FusedConv on transposed tensors."""
+    image, weight, bias, z = x(2, 4, 7, 9), x(6, 4, 3, 3), x(6), x(2, 6, 7, 9)
+    attrs = {"activation": "Relu", "kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    last = [np.ascontiguousarray(value.transpose(0, 2, 3, 1)) for value in (image, z)]
+    model, feeds = model_of([NodeCase("FusedConv", [image, weight, bias, z], attrs),
+                             NodeCase("NhwcFusedConv", [last[0], weight, bias, last[1]], attrs)])
+    found = run_package(model, feeds, tmp_path)
+    np.testing.assert_allclose(found[1].transpose(0, 3, 1, 2), found[0], 1e-4, 1e-5)
+
+
 def test_gelu_family(tmp_path: Path) -> None:
     check([NodeCase("Gelu", [x(3, 7)]), NodeCase("Gelu", [x(0, 7)]), NodeCase("BiasGelu", [x(2, 3, 33), x(33)]),
            NodeCase("FastGelu", [x(2, 3, 33), x(33)]), NodeCase("FastGelu", [x(5)]),

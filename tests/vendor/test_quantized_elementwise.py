@@ -84,5 +84,7 @@ def test_pools(kind: type, tmp_path: Path) -> None:
            NodeCase(op, [data(kind, 2, 3, 7, 9), *points],
                     {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER", "ceil_mode": 1}, steps=1),
            NodeCase(op, [data(kind, 2, 7, 9, 3), *points], {"kernel_shape": [2, 2], "channels_last": 1}, steps=1),
+           NodeCase("NhwcMaxPool", [data(kind, 2, 7, 9, 3)],
+                    {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "strides": [2, 1]}),
            NodeCase(whole, [data(kind, 2, 17, 5, 3), *points], steps=1),
            NodeCase(whole, [data(kind, 2, 5, 3, 17), *points], {"channels_last": 1}, steps=1)], tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from meta_infer.ir.graph import Node
 from meta_infer.ops.attrs import floats_of
@@ -73,14 +74,20 @@ def _import_gemm(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     return b.nodes
 
 
-def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """activation(Conv(x, w, b) + z)."""
-    b = NodeBuilder.importing(node, ctx)
-    attrs = conv_attrs(node, shape_of(node, ctx)[2:], shape_of(node, ctx, 1))
-    total = b.add("Conv", node.inputs[:3], attrs)
-    if present(node, 3):
-        total = b.emit("Add", total, node.inputs[3])
-    _activate(b, node, total, node.outputs[0])
+def _import_conv(node: OnnxNode, ctx: ImportContext, channels_last: bool) -> Iterable[Node]:
+    """activation(Conv(x, w, b) + z); x, z and the result are [n, ..., c] when `channels_last`, the weights never."""
+    b, (x, w), shape = NodeBuilder.importing(node, ctx), node.inputs[:2], shape_of(node, ctx)
+    rank = len(shape)
+    first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
+    attrs = conv_attrs(node, shape[1:-1] if channels_last else shape[2:], shape_of(node, ctx, 1))
+    bias, z = (node.inputs[i] if present(node, i) else "" for i in (2, 3))
+    total = b.add("Conv", (b.transpose(x, first) if channels_last else x, w, bias), attrs)
+    if z:
+        total = b.emit("Add", total, b.transpose(z, first) if channels_last else z)
+    found = ctx.fresh(node.outputs[0]) if channels_last else node.outputs[0]
+    _activate(b, node, total, found)
+    if channels_last:
+        b.transpose(found, last, out=node.outputs[0])
     return b.nodes
 
 
@@ -88,4 +95,5 @@ IMPORTS: tuple[OnnxImport, ...] = (
     OnnxImport("FusedMatMul", 1, convert=_import_matmul, domain=MICROSOFT),
     OnnxImport("TransposeMatMul", 1, convert=_import_matmul, domain=MICROSOFT),
     OnnxImport("FusedGemm", 1, convert=_import_gemm, domain=MICROSOFT),
-    OnnxImport("FusedConv", 1, convert=_import_conv, domain=MICROSOFT))
+    OnnxImport("FusedConv", 1, convert=partial(_import_conv, channels_last=False), domain=MICROSOFT),
+    OnnxImport("NhwcFusedConv", 1, convert=partial(_import_conv, channels_last=True), domain=MICROSOFT))

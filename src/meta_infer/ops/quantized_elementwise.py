@@ -116,6 +116,19 @@ def _global_average_pool(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, x: 
     return b.emit("GlobalAveragePool", x)
 
 
+def _max_pool(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """NhwcMaxPool: of 8-bit tensors with channels last, which need no scale for it."""
+    b, shape, kernel = NodeBuilder.importing(node, ctx), shape_of(node, ctx), attr_ints(node, "kernel_shape") or ()
+    ones, rank = (1,) * len(kernel), len(shape)
+    strides, dilations = attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
+    first = b.transpose(node.inputs[0], (0, rank - 1, *range(1, rank - 1)))
+    found = b.emit("MaxPool", first, kernel_shape=kernel, strides=strides, dilations=dilations,
+                   pads=resolve_pads(node, shape[1:-1], kernel, strides, dilations),
+                   ceil_mode=attr_int(node, "ceil_mode"))
+    b.transpose(found, (0, *range(2, rank), 1), out=node.outputs[0])
+    return b.nodes
+
+
 def _rule(op: str, apply: Apply) -> OnnxImport:
     return OnnxImport(op, 1, convert=lambda node, ctx: _unary(node, ctx, apply), domain=MICROSOFT)
 
@@ -124,6 +137,7 @@ IMPORTS: tuple[OnnxImport, ...] = (
     OnnxImport("QLinearAdd", 1, convert=_binary, domain=MICROSOFT),
     OnnxImport("QLinearMul", 1, convert=_binary, domain=MICROSOFT),
     OnnxImport("QLinearWhere", 1, convert=_where, domain=MICROSOFT),
+    OnnxImport("NhwcMaxPool", 1, convert=_max_pool, domain=MICROSOFT),
     OnnxImport("QLinearConcat", 1, convert=_concat, domain=MICROSOFT),
     _rule("QLinearSigmoid", _sigmoid), _rule("QLinearLeakyRelu", _leaky_relu), _rule("QLinearSoftmax", _softmax),
     _rule("QLinearAveragePool", _channels_first(_average_pool)),
