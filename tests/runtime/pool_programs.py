@@ -20,7 +20,19 @@ from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc, minimum
-from meta_infer.ir.program import AssignDims, BufferDecl, Call, CheckDims, Copy, Fill, If, InputDim, Loop, Program, SetDim
+from meta_infer.ir.program import (
+    AssignDims,
+    BufferDecl,
+    Call,
+    CheckDims,
+    Copy,
+    Fill,
+    If,
+    InputDim,
+    Loop,
+    Program,
+    SetDim,
+)
 from meta_infer.ir.shapes import UNBOUNDED, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory

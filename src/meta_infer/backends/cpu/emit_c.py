@@ -301,9 +301,11 @@ def emit_table(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Seq
     rows = rows or ["    {0, 0, 0, 0},"]
     export = '__attribute__((visibility("default")))'
     parts.append(f"{export} extern const mi_kernel mi_kernels[];\n{export} extern const int32_t mi_kernel_count;\n"
+                 "extern const int32_t mi_symbol_count, mi_dim_count;\n"
                  f"{export} void mi_eval_dims(const int64_t* symbols, int64_t* dims);\n")
     parts.append("const mi_kernel mi_kernels[] = {\n" + "\n".join(rows) + "\n};\n"
-                 f"const int32_t mi_kernel_count = {len(funcs)};\n")
+                 f"const int32_t mi_kernel_count = {len(funcs)};\n"
+                 f"const int32_t mi_symbol_count = {len(symbols)}, mi_dim_count = {len(dim_exprs)};\n")
     parts.append(emit_eval_dims(dim_exprs, symbols))
     return "\n".join(parts)
 

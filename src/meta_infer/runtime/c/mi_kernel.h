@@ -21,7 +21,9 @@ typedef struct {
 extern const mi_kernel mi_kernels[];
 extern const int32_t mi_kernel_count;
 
-/* Every symbolic dimension of the program from the symbols' values, in the slot order of the command table. */
+/* Every symbolic dimension of the program from the symbols' values, in the slot order of the command table: reads
+ * mi_symbol_count values, writes mi_dim_count. */
+extern const int32_t mi_symbol_count, mi_dim_count;
 void mi_eval_dims(const int64_t *symbols, int64_t *dims);
 
 #pragma GCC visibility pop

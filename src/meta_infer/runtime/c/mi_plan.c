@@ -91,7 +91,8 @@ static bool has_bits(const mi_plan *plan, uint32_t buffer, uint32_t bits) {
 static int32_t check_symbols(mi_plan *plan, mi_error *error) {
     for (uint32_t i = 0; i < plan->header->symbols; i++) {
         const mi_plan_symbol *s = &plan->symbols[i];
-        if (s->lo < -(int64_t)LARGEST || s->hi < s->lo || s->hi > (int64_t)LARGEST || s->step < 1 || s->name >= plan->header->text_bytes) {
+        if (s->lo < -(int64_t)LARGEST || s->hi < s->lo || s->hi > (int64_t)LARGEST || s->step < 1
+            || s->name >= plan->header->text_bytes) {
             return bad(error, "symbol", i);
         }
         plan->grows |= s->grows != 0;

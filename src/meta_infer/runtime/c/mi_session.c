@@ -30,8 +30,13 @@ static bool same_text(const char *a, const char *b) {
     return *a == *b;
 }
 
-/* The table was made for exactly the kernels of this shared object. */
-static int32_t check_kernels(const mi_plan *plan, mi_error *error) {
+/* The table was made for exactly the kernels and dims of this shared object. */
+static int32_t check_code(const mi_plan *plan, mi_error *error) {
+    if (plan->header->symbols != (uint32_t)mi_symbol_count || plan->header->dims != (uint32_t)mi_dim_count) {
+        return mi_fail(error, MI_BAD_PLAN, "the command table has %d symbols and %d dims, the code %d and %d",
+                       (int64_t)plan->header->symbols, (int64_t)plan->header->dims, (int64_t)mi_symbol_count,
+                       (int64_t)mi_dim_count);
+    }
     if (plan->header->kernels != (uint32_t)mi_kernel_count) {
         return mi_fail(error, MI_BAD_PLAN, "the command table names %d kernels, the code has %d",
                        (int64_t)plan->header->kernels, (int64_t)mi_kernel_count);
@@ -139,17 +144,19 @@ int32_t mi_reserve_scratch(mi_session *s, int64_t bytes, mi_error *error) {
     return MI_OK;
 }
 
-/* The upper end of a symbol's range, as far as scratch is reserved for it at once. */
-static int64_t likely_most(const mi_plan_symbol *symbol) {
-    int64_t modest = symbol->lo + MODEST / symbol->step * symbol->step;
-    return symbol->grows && symbol->hi > modest ? modest : symbol->hi;
+/* The least value of a symbol that is not below `wanted`, or the largest there is. */
+static int64_t value_from(const mi_plan_symbol *symbol, int64_t wanted) {
+    int64_t steps = wanted <= symbol->lo ? 0 : (wanted - symbol->lo - 1) / symbol->step + 1;
+    return steps > (symbol->hi - symbol->lo) / symbol->step ? symbol->hi : symbol->lo + steps * symbol->step;
 }
 
 static int32_t reserve_scratch(mi_session *s, mi_error *error) {
     int64_t most = 0;
-    for (int pass = 0; pass < 2; pass++) {          /* at the upper and at the lower ends of all ranges */
+    for (int pass = 0; pass < 2; pass++) {          /* at the upper and at the lower ends of all sizes */
         for (uint32_t i = 0; i < s->plan.header->symbols; i++) {
-            s->symbols[i] = pass == 0 ? likely_most(&s->plan.symbols[i]) : s->plan.symbols[i].lo;
+            const mi_plan_symbol *symbol = &s->plan.symbols[i];
+            int64_t large = symbol->grows ? value_from(symbol, MODEST) : symbol->hi;
+            s->symbols[i] = pass == 0 ? large : value_from(symbol, 0);
         }
         int64_t bytes = scratch_now(s);
         most = bytes > most ? bytes : most;
@@ -203,7 +210,7 @@ int32_t mi_session_create(mi_session **session, const mi_session_config *config,
                        (int64_t)MI_MAX_THREADS);
     }
     int32_t code = mi_plan_parse(&plan, config->plan, config->plan_bytes, config->constant_bytes, error);
-    code = code == MI_OK ? check_kernels(&plan, error) : code;
+    code = code == MI_OK ? check_code(&plan, error) : code;
     if (code != MI_OK) {
         return code;
     }
