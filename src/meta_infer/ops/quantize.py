@@ -136,5 +136,8 @@ def _is_zero(ctx: ImportContext, name: str) -> bool:
     return known is not None and not np.any(known.astype(np.float32))
 
 
-IMPORTS: tuple[OnnxImport, ...] = (OnnxImport("QuantizeLinear", 10, convert=_import_quantize),
-                                   OnnxImport("DequantizeLinear", 10, convert=_import_dequantize))
+IMPORTS: tuple[OnnxImport, ...] = (
+    OnnxImport("QuantizeLinear", 10, convert=_import_quantize),
+    OnnxImport("DequantizeLinear", 10, convert=_import_dequantize),
+    OnnxImport("QuantizeLinear", 1, convert=_import_quantize, domain="com.microsoft"),
+    OnnxImport("DequantizeLinear", 1, convert=_import_dequantize, domain="com.microsoft"))
