@@ -7,8 +7,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meta_infer.ir.program import BufferDecl, Call, Command, Copy, Fill, If, Loop, Program
-from meta_infer.ir.shapes import Symbol
+from meta_infer.ir.program import BufferDecl, Call, Command, Copy, Fill, If, InputDim, Loop, Program
+from meta_infer.ir.shapes import UNBOUNDED, Symbol
 from meta_infer.memory.liveness import live_ranges
 from meta_infer.memory.planner import ALIGNMENT, plan_memory
 from meta_infer.support.dtypes import BOOL, FLOAT32, INT64
@@ -104,3 +104,34 @@ def test_rounds_close_a_gap_that_every_order_leaves() -> None:
                      for at in range(9))
     plan = plan_memory(_program(buffers, commands))
     assert plan.sizes["ram"] == plan.lower_bounds["ram"] == 9 * 64
+
+
+def test_late_sizes_without_a_useful_bound_are_in_no_arena() -> None:
+    """Of a late symbol, small buffers stay in the arena, large and unbounded ones do not; given ones never count."""
+    given = Symbol("N", 1, 1 << 24)
+    small, large, free = Symbol("small", 0, 1000), Symbol("large", 0, 1 << 20), Symbol("free", 0, UNBOUNDED)
+    buffers = {name: BufferDecl(name, FLOAT32, shape, "temp") for name, shape in {
+        "a": (small.dim,), "b": (large.dim,), "c": (large.dim, 17), "d": (free.dim,), "e": (free.dim // 1000,),
+        "f": (given.dim, 4), "g": (given.dim, small.dim)}.items()}
+    buffers["view"] = BufferDecl("view", FLOAT32, (16,), "temp", alias="d")
+    buffers["x"] = BufferDecl("x", FLOAT32, (given.dim,), "input")
+    commands = (*(Fill(name, 0) for name in "abcdefg"), Fill("view", 0))
+    program = Program("p", ("x",), (), buffers, {}, {}, commands, (InputDim(given, "x", 0),),
+                      {s.name: s for s in (given, small, large, free)})
+    plan = plan_memory(program)
+    assert set(plan.placements) == {"a", "b", "f"} and set(plan.pooled) == {"c", "d", "e", "g"}
+    assert plan.pooled["c"].bound == 4 * 17 << 20 and plan.pooled["d"].bound is None
+    assert plan.pooled["e"].bound is None and plan.pooled["g"].symbols == (small,)
+    assert (plan.pooled["d"].first, plan.pooled["d"].last) == (3, 7)
+    assert plan.sizes["ram"] == plan.lower_bounds["ram"] == max(p.nbytes for p in plan.placements.values())
+
+
+def test_outputs_in_the_pool_outlive_the_program() -> None:
+    free = Symbol("free", 0, UNBOUNDED)
+    buffers = {"a": BufferDecl("a", FLOAT32, (free.dim,), "temp"),
+               "out": BufferDecl("out", FLOAT32, (free.dim, 1), "temp", alias="a"), "b": _temp("b", 4)}
+    program = Program("p", (), ("out",), buffers, {}, {}, (Fill("a", 0), Fill("b", 0), Fill("b", 1)), (),
+                      {"free": free})
+    assert live_ranges(program)["a"].last == 3 and live_ranges(program)["b"].last == 2
+    plan = plan_memory(program)
+    assert plan.pooled["a"].last == 3 and "b" in plan.placements

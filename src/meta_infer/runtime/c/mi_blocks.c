@@ -1,6 +1,6 @@
 /* Blocks are mappings of a power of two of bytes, and serve only buffers that need a block of their size. So a run asks
  * for the same blocks as one before it of the same sizes, whatever other runs left behind, and finds them: it asks the
- * system for nothing. What runs of all sizes leave behind is less than twice what the largest needs. */
+ * system for nothing. Runs of all sizes leave a geometric series behind: less than three times the largest of a buffer. */
 #include "mi_blocks.h"
 
 #include "mi_os.h"
