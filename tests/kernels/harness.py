@@ -33,10 +33,11 @@ from meta_infer.ir.graph import Attr, Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.interpret_loop import interpret
 from meta_infer.ir.loop import LoopFunc
-from meta_infer.ir.shapes import Dim, Expr, Symbol, evaluate
+from meta_infer.ir.shapes import Dim, Expr, Symbol, evaluate, symbols_of
 from meta_infer.ir.verify_loop import verify_func
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.ops.opdef import InferContext, TensorType
+from meta_infer.ops.infer import counted_symbols, infer_node
+from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import op_named
 from meta_infer.support.dtypes import UINT8, DType, dtype_of
 from meta_infer.support.switches import read_switches
@@ -126,16 +127,14 @@ def make_group(op: str, inputs: Mapping[str, np.ndarray | None], attrs: Mapping[
         nodes.append(node)
     group_inputs = dict.fromkeys(n for n in anchor_inputs if n)
     group_inputs.update(dict.fromkeys(name for step in epilogue for name in step.extra))
-    yielded = dict.fromkeys([*keep, last, *(o for o in outputs[1:] if o)])
+    yielded = dict.fromkeys(name for name in (*keep, last, *outputs[1:]) if name)
     values = {name: Value(name, t.dtype, tuple(t.shape)) for name, t in types.items() if name}
     group = Group(anchor, tuple(group_inputs), tuple(yielded), values, known, (), tuple(nodes))
     return Case(group, arrays)
 
 
 def _infer(node: Node, types: Mapping[str, TensorType], known: Mapping[str, np.ndarray]) -> Sequence[TensorType]:
-    context = InferContext(node, tuple(types[n] if n else None for n in node.inputs),
-                           {i: known[n] for i, n in enumerate(node.inputs) if n in known})
-    return op_named(node.op).infer(context)
+    return infer_node(node, types, known, counted_symbols("found"))[:len(node.outputs)]
 
 
 def reference(case: Case, promote: bool = False) -> dict[str, np.ndarray]:
@@ -301,14 +300,15 @@ def run_lowering(group: Group, lowering: Lowering, layouts: Mapping[str, Layout]
                  symbols: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
     """As `run_group`, for a lowering made by hand."""
     known = {**symbol_values(group, arrays), **(symbols or {})}
-    sizes = {name: tuple(evaluate(d, known) for d in value.shape) for name, value in group.values.items()}
+    found = {size.symbol for call in lowering.calls for size in call.finds}
     memory: dict[str, Memory] = {}
     for name in group.inputs:
         contents = to_memory(arrays[name], layouts.get(name, PLAIN))
         memory[name] = Memory(name, group.values[name].dtype, contents.size, contents)
     for name in group.outputs:
-        physical = layouts.get(name, PLAIN).physical(sizes[name])
-        memory[name] = Memory(name, group.values[name].dtype, int(np.prod([int(d) for d in physical])))
+        value = group.values[name]
+        if not {s.name for dim in value.shape for s in symbols_of(dim)} & found:
+            memory[name] = _output(value, layouts, known)
     for name, array in lowering.packed.items():
         memory[name] = Memory(name, dtype_of(array), array.size, np.ascontiguousarray(array))
     for temp in lowering.temps:
@@ -321,9 +321,18 @@ def run_lowering(group: Group, lowering: Lowering, layouts: Mapping[str, Layout]
         compiled = compile_funcs([call.func for call in calls], profile.isa)
         run = functools.partial(compiled.run, order=order)
     for call in calls:
+        for name in call.args:
+            if name not in memory:                       # its size has been found by a call before
+                memory[name] = _output(group.values[name], layouts, known)
         run(call.func, [memory[name] for name in call.args], [evaluate(d, known) for d in call.dims])
-    return {name: from_memory(memory[name].array, sizes[name], layouts.get(name, PLAIN), name)
-            for name in group.outputs}
+        known.update({size.symbol: int(memory[size.source].array[size.index]) for size in call.finds})
+    return {name: from_memory(memory[name].array, tuple(evaluate(d, known) for d in group.values[name].shape),
+                              layouts.get(name, PLAIN), name) for name in group.outputs}
+
+
+def _output(value: Value, layouts: Mapping[str, Layout], known: Mapping[str, int]) -> Memory:
+    physical = layouts.get(value.name, PLAIN).physical(value.shape)
+    return Memory(value.name, value.dtype, int(np.prod([evaluate(d, known) for d in physical])))
 
 
 def check_case(case: Case, kernel: Kernel, rtol: float = 1e-5, atol: float = 1e-6, profile: Profile = PROFILE,

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.graph import Attr, Node
-from meta_infer.ir.shapes import Dim, Symbol, evaluate
+from meta_infer.ir.shapes import Dim, Symbol, bounds, evaluate, substitute
 from meta_infer.ops.opdef import InferContext, OpDef, Sample, ShapeError, TensorType
 from meta_infer.ops.registry import OPS, op_named
 from meta_infer.support.dtypes import FLOAT32, INT64, dtype_of
 
+FOUND = "found"
+"""In the names of symbols for sizes that only running tells."""
 WITH_SAMPLES = [op for op in OPS if not op.is_control_flow]
 B, S = Symbol("b", 1, 64).dim, Symbol("s", 1, 512).dim
 N, M = Symbol("n", 2, 8).dim, Symbol("m", 9, 20).dim
@@ -25,7 +27,15 @@ def type_of(array: np.ndarray | None) -> TensorType | None:
 def infer(op: OpDef, types: list[TensorType | None], attrs: Mapping[str, Attr],
           constants: Mapping[int, np.ndarray] | None = None) -> tuple[TensorType, ...]:
     names = tuple("" if t is None else f"in{i}" for i, t in enumerate(types))
-    return op.infer(InferContext(Node(op.name, names, ("out",), attrs), tuple(types), constants or {}))
+    return op.infer(InferContext(Node(op.name, names, ("out",), attrs), tuple(types), constants or {},
+                                 fresh_symbol=lambda hint, lo, hi: Symbol(f"{FOUND}_{hint}", lo, hi).dim))
+
+
+def fits(inferred: TensorType, shape: tuple[int, ...]) -> bool:
+    """Whether a result of `shape` is as inferred; sizes that only running tells must be in their range."""
+    return len(inferred.shape) == len(shape) and all(
+        bounds(dim)[0] <= size <= bounds(dim)[1] if FOUND in str(dim) else dim == size
+        for dim, size in zip(inferred.shape, shape, strict=True))
 
 
 def constants_of(sample: Sample) -> dict[int, np.ndarray]:
@@ -40,7 +50,7 @@ def test_inferred_is_what_the_reference_gives(op: OpDef) -> None:
         found = infer(op, types, sample.attrs, constants_of(sample))
         assert [(t.dtype, t.shape) for t in found] == [(dtype_of(r), r.shape) for r in results], sample
         if op.name != "Range":
-            assert [t.shape for t in infer(op, types, sample.attrs)] == [r.shape for r in results]
+            assert all(map(fits, infer(op, types, sample.attrs), [r.shape for r in results])), sample
 
 
 @pytest.mark.parametrize("op", WITH_SAMPLES, ids=lambda op: op.name)
@@ -71,8 +81,9 @@ def test_a_symbolic_dim_gives_a_shape_that_holds(op: OpDef) -> None:
                     found = infer(op, types, sample.attrs, {k: v for k, v in constants_of(sample).items() if k != i})
                 except ShapeError:
                     continue                             # the op needs that size fixed
-                shapes = [tuple(evaluate(d, {"d": max(size, 1)}) for d in t.shape) for t in found]
-                assert size == 0 or shapes == expected, (sample, i, axis)
+                at = {"d": max(size, 1)}
+                there = [TensorType(t.dtype, tuple(substitute(d, at) for d in t.shape)) for t in found]
+                assert size == 0 or all(map(fits, there, expected)), (sample, i, axis)
 
 
 @pytest.mark.parametrize("op", WITH_SAMPLES, ids=lambda op: op.name)

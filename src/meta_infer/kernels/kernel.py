@@ -11,7 +11,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.ir.loop import LoopFunc
-from meta_infer.ir.shapes import Dim
+from meta_infer.ir.shapes import Dim, symbols_of
 from meta_infer.support.dtypes import DType
 
 
@@ -31,6 +31,11 @@ class SizeFound:
     symbol: str
     source: str
     index: int = 0
+
+
+def sizes_found(dim: Dim, source: str, index: int = 0) -> tuple[SizeFound, ...]:
+    """What element `index` of temp `source` tells when it is the size `dim`: nothing when that is known already."""
+    return tuple(SizeFound(symbol.name, source, index) for symbol in symbols_of(dim))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.layer_norm import LAYER_NORM
 from meta_infer.kernels.lstm import LSTM
 from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
+from meta_infer.kernels.non_max_suppression import NON_MAX_SUPPRESSION
+from meta_infer.kernels.non_zero import NON_ZERO
 from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.pool_indices import POOL_INDICES
@@ -40,6 +42,7 @@ from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
 from meta_infer.kernels.top_k import TOP_K
 from meta_infer.kernels.transpose import TRANSPOSE
+from meta_infer.kernels.unique import UNIQUE
 
 KERNELS: tuple[Kernel, ...] = (
     CONV_POINTWISE,
@@ -80,6 +83,9 @@ KERNELS: tuple[Kernel, ...] = (
     REVERSE_SEQUENCE,
     ONE_HOT,
     TOP_K,
+    NON_ZERO,
+    UNIQUE,
+    NON_MAX_SUPPRESSION,
     EXPAND,
     PAD,
     RESIZE,

@@ -19,13 +19,12 @@ from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN
+from meta_infer.kernels.sorting import merge_sort
 from meta_infer.ops.attrs import bool_of, int_of
 from meta_infer.support.dtypes import INT64, DType
 
 # An insertion moves up to this many elements; beyond, sorting the line costs less.
 _FEW = 32
-# Passes of the merge sort: enough for a line of 2**40 elements.
-_PASSES = 40
 
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
@@ -50,6 +49,9 @@ class _Lines:
             a, b = b, a
         better = a.gt(b)
         return better | (a.ne(a) & b.eq(b)) if self.dtype.is_float else better
+
+    def entry_before(self, a: Expr, b: Expr) -> Expr:
+        return self.beats(self.b.let(self.b.load(self.keys, a), "key"), self.b.let(self.b.load(self.keys, b), "key"))
 
     def put(self, at: Expr, key: Expr, place: Expr) -> None:
         self.b.store(self.keys, at, key)
@@ -89,32 +91,7 @@ def _sort_line(lines: _Lines, src: Buffer, first: Expr, stride: Expr, size: Expr
     b = lines.b
     with b.loop(0, size, name="at") as at:
         lines.put(at, b.load(src, first + at * stride), at)
-    here, width = b.var(const(0), "here"), b.var(const(1), "width")
-    with b.loop(0, _PASSES), b.when(width.lt(size)):
-        there = b.let(size - here, "there")
-        with b.loop(0, size, b.let(width * 2), name="left") as left:
-            _merge(lines, here, there, left, b.let(minimum(left + width, size), "middle"),
-                   b.let(minimum(left + width * 2, size), "right"))
-        b.assign(here, there)
-        b.assign(width, width * 2)
-    return here
-
-
-def _merge(lines: _Lines, here: Expr, there: Expr, left: Expr, middle: Expr, right: Expr) -> None:
-    """Runs [left, middle) and [middle, right) of the half at `here` to one run of the half at `there`."""
-    b = lines.b
-    low, high = b.var(left, "low"), b.var(middle, "high")
-    with b.loop(left, right, name="to") as to:
-        # Clamped reads: a run that is used up is not compared, but both sides are loaded.
-        low_key = b.let(b.load(lines.keys, here + minimum(low, middle - 1)), "low_key")
-        high_key = b.let(b.load(lines.keys, here + minimum(high, right - 1)), "high_key")
-        take_high = low.ge(middle) | (high.lt(right) & lines.beats(high_key, low_key))
-        with b.when(take_high):
-            lines.move(here + high, there + to)
-            b.assign(high, high + 1)
-        with b.otherwise():
-            lines.move(here + low, there + to)
-            b.assign(low, low + 1)
+    return merge_sort(b, size, lines.entry_before, lines.move)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:

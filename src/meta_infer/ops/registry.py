@@ -39,6 +39,8 @@ from meta_infer.ops import (
     lp_pool,
     lstm,
     matmul,
+    non_max_suppression,
+    non_zero,
     matmul_nbits,
     max_unpool,
     norm_forms,
@@ -66,6 +68,7 @@ from meta_infer.ops import (
     transpose,
     trigonometry,
     trilu,
+    unique,
 )
 from meta_infer.ops.opdef import OnnxImport, OpDef
 
@@ -104,6 +107,9 @@ OPS: tuple[OpDef, ...] = (
     *one_hot.OPS,
     *reverse_sequence.OPS,
     *top_k.OPS,
+    *non_zero.OPS,
+    *unique.OPS,
+    *non_max_suppression.OPS,
     *slicing.OPS,
     *expand.OPS,
     *pad.OPS,

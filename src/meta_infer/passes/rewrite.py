@@ -23,7 +23,7 @@ from meta_infer.ir.graph import Attr, Graph, Node, Shape, Value, attr_symbols, f
 from meta_infer.ir.shapes import Expr, substitute
 from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
 from meta_infer.ops.opdef import TensorType
-from meta_infer.support.dtypes import dtype_of
+from meta_infer.support.dtypes import DType, dtype_of
 from meta_infer.support.errors import InternalError
 
 _MAX_SWEEPS = 1000
@@ -150,6 +150,11 @@ class Edit:
         self._added += 1
         self._insert(node, (self._at, self._added))
         self.changed = True
+
+    def declare(self, name: str, dtype: DType, shape: Shape) -> None:
+        """The type of a value about to be made, where another node is to make it: sizes found while running stay."""
+        self._values[name] = Value(name, dtype, shape)
+        self._used.add(name)
 
     def adopt(self, region: Graph) -> None:
         """Make everything that `region`, a body without inputs, defines part of this graph."""

@@ -24,7 +24,7 @@ WIDENED = frozenset({
     "Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "LogSoftmax", "LayerNormalization",
     "InstanceNormalization", "BatchNormalization", "AveragePool", "GlobalAveragePool", "Resize", "CumSum", "ReduceSum",
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-    "ReduceLogSumExp", "SumPool", "Col2Im",
+    "ReduceLogSumExp", "SumPool", "Col2Im", "ResizeAxis",
 })
 MOVES = frozenset({
     "Cast", "BitCast", "Reshape", "Identity", "Transpose", "Concat", "Slice", "Expand", "Tile", "Gather",
@@ -55,6 +55,8 @@ def _widen(edit: Edit, node: Node) -> bool:
     wide = {name: _wide_operand(edit, node, name, narrow[name]) for name in dict.fromkeys(node.inputs)
             if name in narrow}
     results = {name: edit.fresh(name) for name in node.outputs if name in narrow}
+    for name, found in results.items():
+        edit.declare(found, narrow[name], edit.value(name).shape)
     edit.insert(replace(node, inputs=tuple(wide.get(n, n) for n in node.inputs), attrs=_wide_attrs(node),
                         outputs=tuple(results.get(n, n) for n in node.outputs)))
     for name, found in results.items():
