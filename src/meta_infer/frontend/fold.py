@@ -11,6 +11,7 @@ from meta_infer.ir.graph import Graph, Node
 from meta_infer.ir.shapes import Expr
 from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import op_named
+from meta_infer.ops.run_reference import run_reference
 from meta_infer.support.dtypes import dtype_of
 
 _LARGEST_RESULT = 4096                                   # elements: larger tables are left to the passes
@@ -37,7 +38,7 @@ def fold(node: Node, types: Sequence[TensorType], known: Mapping[str, np.ndarray
     if not small and not op.is_view:
         return None
     with np.errstate(all="ignore"):
-        results = op.reference(node.attrs, operands)
+        results = run_reference(op, node.attrs, operands, [found.dtype for found in types])
     fits = all(r.shape == t.shape and dtype_of(r) == t.dtype for r, t in zip(results, types, strict=False))
     return list(results) if fits else None
 

@@ -16,7 +16,8 @@ from meta_infer.ir.shapes import Expr, Symbol, evaluate, substitute, symbols_of
 from meta_infer.ir.solve import solve
 from meta_infer.ops.attrs import dims_of, ints_of
 from meta_infer.ops.registry import op_named
-from meta_infer.support.dtypes import DType, dtype_of
+from meta_infer.ops.run_reference import run_reference
+from meta_infer.support.dtypes import FLOAT32, DType, dtype_of
 from meta_infer.support.errors import InputError, InternalError
 
 Watch = Callable[[Value, np.ndarray], None]
@@ -86,7 +87,8 @@ class _Run:
         self.dtype, self.symbols, self.watch = dtype, symbols, watch
 
     def promote(self, dtype: DType) -> DType:
-        return self.dtype if self.dtype is not None and dtype.is_float else dtype
+        """`dtype` as the run has it. Floats of 8 bits and fewer stay: rounding to them is what a model is after."""
+        return self.dtype if self.dtype is not None and dtype.is_float and dtype.bits >= 16 else dtype
 
     def cast(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         wanted = self.promote(dtype)
@@ -131,7 +133,8 @@ class _Run:
         for i, node in enumerate(graph.nodes):
             scope = {**outer, **own} if node.regions else own
             arrays = [None if not name else own[name] if name in own else outer[name] for name in node.inputs]
-            results = self.node(node, arrays, scope)
+            kinds = [self.promote(graph.values[name].dtype) if name else FLOAT32 for name in node.outputs]
+            results = self.node(node, arrays, scope, kinds)
             for name, result in zip(node.outputs, results, strict=False):
                 if not name:
                     continue
@@ -163,8 +166,8 @@ class _Run:
             if isinstance(found, int):
                 self.symbols[unknown[0].name] = found
 
-    def node(self, node: Node, arrays: Sequence[np.ndarray | None], scope: Mapping[str, np.ndarray]
-             ) -> Sequence[np.ndarray]:
+    def node(self, node: Node, arrays: Sequence[np.ndarray | None], scope: Mapping[str, np.ndarray],
+             kinds: Sequence[DType]) -> Sequence[np.ndarray]:
         if node.op == "If":
             cond = bool(cast(np.ndarray, arrays[0]).reshape(()))
             return self.graph(node.regions[0 if cond else 1], [], scope)
@@ -177,7 +180,7 @@ class _Run:
         attrs = fix_attrs(node.attrs, self.symbols)
         attrs = {k: self.promote(a) if isinstance(a, DType) else a for k, a in attrs.items()}
         with np.errstate(all="ignore"):
-            return op_named(node.op).reference(attrs, arrays)
+            return run_reference(op_named(node.op), attrs, arrays, kinds)
 
     def loop(self, node: Node, arrays: Sequence[np.ndarray | None], scope: Mapping[str, np.ndarray]
              ) -> list[np.ndarray]:

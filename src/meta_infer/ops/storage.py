@@ -44,6 +44,13 @@ from meta_infer.support.dtypes import (
     as_storage,
 )
 
+MOVES = frozenset({
+    "Cast", "BitCast", "Reshape", "Identity", "Transpose", "Concat", "Slice", "Expand", "Tile", "Gather",
+    "GatherElements", "GatherND", "Compress", "ReverseSequence", "OneHot", "TensorScatter", "Where", "Trilu",
+    "Shape", "Size", "If", "Loop", "Scan",
+})
+"""Ops that copy elements whatever they mean. An op that is not listed is right as well, at the cost of two casts."""
+
 # --- BitCast --------------------------------------------------------------------------------------------------
 
 

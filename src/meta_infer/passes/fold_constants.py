@@ -20,7 +20,9 @@ import numpy as np
 from meta_infer.ir.graph import Attr, Graph, Node, Value
 from meta_infer.ir.shapes import Expr
 from meta_infer.ops.registry import op_named
+from meta_infer.ops.run_reference import run_reference
 from meta_infer.passes.rewrite import Edit, apply_rule
+from meta_infer.support.dtypes import FLOAT32
 
 GROWTH = 4
 GROWTH_BYTES = 64 * 1024
@@ -68,7 +70,8 @@ def _compute(edit: Edit, node: Node, values: list[Value]) -> tuple[np.ndarray, .
     if made > max(GROWTH * given, GROWTH_BYTES):
         return None
     with np.errstate(all="ignore"):
-        results = op_named(node.op).reference(node.attrs, arrays)
+        results = run_reference(op_named(node.op), node.attrs, arrays,
+                                [edit.value(name).dtype if name else FLOAT32 for name in node.outputs])
     kept = tuple(np.ascontiguousarray(r).reshape(r.shape) for r in map(np.asarray, results))
     fits = all(not name or (a.shape == edit.value(name).shape and a.dtype == edit.value(name).dtype.numpy)
                for name, a in zip(node.outputs, kept, strict=False))

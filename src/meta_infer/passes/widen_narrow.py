@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from meta_infer.ir.graph import Attr, Graph, Node
-from meta_infer.ops.storage import wide_of
+from meta_infer.ops.storage import MOVES, wide_of
 from meta_infer.passes.rewrite import Edit, apply_rule
 from meta_infer.support.dtypes import FLOAT16, FLOAT32, DType
 
@@ -26,12 +26,6 @@ WIDENED = frozenset({
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
     "ReduceLogSumExp", "SumPool", "Col2Im", "ResizeAxis",
 })
-MOVES = frozenset({
-    "Cast", "BitCast", "Reshape", "Identity", "Transpose", "Concat", "Slice", "Expand", "Tile", "Gather",
-    "GatherElements", "GatherND", "Compress", "ReverseSequence", "OneHot", "TensorScatter", "Where", "Trilu",
-    "Shape", "Size", "If", "Loop", "Scan",
-})
-"""Ops that copy elements whatever they mean. An op that is not listed is right as well, at the cost of two casts."""
 
 
 def widen_narrow(graph: Graph) -> Graph:
