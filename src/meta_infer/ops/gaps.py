@@ -42,6 +42,8 @@ GAPS: tuple[Gap, ...] = (
     Gap("Loop", "carried sequences and optionals", "only tensors have memory", "Concat in the body, or a scan output"),
     Gap("If", "branches that give another rank or dtype", "what follows would be another graph", "Reshape in a branch"),
     Gap("If", "sequences and optionals as results", "only tensors have memory", "tensors"),
+    Gap("DFT", "cases test_dft_inverse and test_dft_inverse_opset19 of onnx",
+        "they expect 1.9e-7 of a single-precision FFT's rounding where the exact result is 0", "nothing: ours is closer"),
 )
 
 

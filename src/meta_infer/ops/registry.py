@@ -18,6 +18,7 @@ from meta_infer.ops import (
     convolution,
     cum_sum,
     deform_conv,
+    dft,
     diagonal,
     einsum,
     elementwise_binary,
@@ -39,10 +40,11 @@ from meta_infer.ops import (
     lp_pool,
     lstm,
     matmul,
-    non_max_suppression,
-    non_zero,
     matmul_nbits,
     max_unpool,
+    mel_weights,
+    non_max_suppression,
+    non_zero,
     norm_forms,
     normalization,
     one_hot,
@@ -140,6 +142,8 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *diagonal.IMPORTS,
     *hardmax.IMPORTS,
     *norm_forms.IMPORTS,
+    *dft.IMPORTS,
+    *mel_weights.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
 
