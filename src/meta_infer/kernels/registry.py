@@ -32,6 +32,7 @@ from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.pool_indices import POOL_INDICES
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
+from meta_infer.kernels.resize_axis import RESIZE_AXIS
 from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.rnn import RNN
 from meta_infer.kernels.scan import SCAN
@@ -89,6 +90,7 @@ KERNELS: tuple[Kernel, ...] = (
     EXPAND,
     PAD,
     RESIZE,
+    RESIZE_AXIS,
     SIZES,
     IOTA,
 )

@@ -18,12 +18,14 @@ from meta_infer.ir.loop import Expr, Type, cast, const, maximum, minimum, select
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import each_row, strides_of
+from meta_infer.kernels.sampling import cubic_weights
 from meta_infer.support.dtypes import FLOAT32, INT64
 
 Tap = tuple[Expr, Expr | None]
 """Input position (int64) and weight (float32; None stands for 1)."""
 
-TRANSFORMS = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric")
+TRANSFORMS = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
+              "tf_half_pixel_for_nn")
 F32 = Type(FLOAT32)
 
 
@@ -36,9 +38,11 @@ def variants(group: Group, profile: Profile) -> Iterable[Variant]:
     yield Variant("resize", str(attrs["mode"]), {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
 
 
-def _coordinate(attrs: Mapping[str, Attr], x: Expr, scale: Expr, size: Expr, out_size: Expr) -> Expr:
-    """The real input coordinate of output position x (float32), by coordinate_transformation_mode."""
-    match attrs["coordinate_transformation_mode"]:
+def coordinate(transformation: Attr, x: Expr, scale: Expr, size: Expr, out_size: Expr) -> Expr:
+    """The real input coordinate of output position x (a float like the others), by coordinate_transformation_mode."""
+    match transformation:
+        case "tf_half_pixel_for_nn":
+            return (x + 0.5) / scale
         case "asymmetric":
             return x / scale
         case "align_corners":
@@ -59,10 +63,11 @@ def _taps(b: Builder, attrs: Mapping[str, Attr], x: Expr, scale: float | None, s
           out_size: Expr) -> list[Tap]:
     real_size, real_out = cast(size, FLOAT32), cast(out_size, FLOAT32)
     ratio = b.let(real_out / real_size if scale is None else const(scale, F32), "scale")
-    at = b.let(_coordinate(attrs, cast(x, FLOAT32), ratio, real_size, real_out), "at")
+    at = b.let(coordinate(attrs["coordinate_transformation_mode"], cast(x, FLOAT32), ratio, real_size,
+                          real_out), "at")
     mode = attrs["mode"]
     if mode == "nearest":
-        return [(_inside(b, cast(_round(attrs["nearest_mode"], at), INT64), size), None)]
+        return [(_inside(b, cast(nearest(attrs["nearest_mode"], at, ratio), INT64), size), None)]
     if mode == "linear":
         held = b.let(minimum(maximum(at, const(0.0, F32)), real_size - 1.0), "held")
         low = b.let(cast(unary("floor", held), INT64), "low")
@@ -71,8 +76,11 @@ def _taps(b: Builder, attrs: Mapping[str, Attr], x: Expr, scale: float | None, s
     return _cubic_taps(b, attrs, at, size)
 
 
-def _round(nearest_mode: Attr, at: Expr) -> Expr:
+def nearest(nearest_mode: Attr, at: Expr, scale: Expr) -> Expr:
+    """A coordinate rounded to the pixel that `nearest_mode` names (see ops/resize.py)."""
     match nearest_mode:
+        case "simple":
+            return select(scale.lt(1.0), unary("ceil", at), unary("floor", at))
         case "floor":
             return unary("floor", at)
         case "ceil":
@@ -83,20 +91,11 @@ def _round(nearest_mode: Attr, at: Expr) -> Expr:
 
 
 def _cubic_taps(b: Builder, attrs: Mapping[str, Attr], at: Expr, size: Expr) -> list[Tap]:
-    """Keys' kernel with coefficient a at distances 1+t, t, 1-t, 2-t (R. Keys, 1981)."""
     a = attrs.get("cubic_coeff_a", -0.75)
     assert isinstance(a, float)
     base = b.let(unary("floor", at), "base")
-    t = b.let(at - base, "t")
     first = b.let(cast(base, INT64) - 1, "first")
-
-    def far(d: Expr) -> Expr:
-        return ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
-
-    def near(d: Expr) -> Expr:
-        return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
-
-    weights = [b.let(w, "w") for w in (far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t))]
+    weights = cubic_weights(b, b.let(at - base, "t"), a)
     positions = [first + i for i in range(4)]
     if attrs.get("exclude_outside"):
         zero = const(0.0, F32)

@@ -27,10 +27,8 @@ GAPS: tuple[Gap, ...] = (
     Gap("BatchNormalization", "spatial=0 (opset 7)", "one statistic per element", "opset 9 or newer"),
     Gap("Conv", "auto_pad SAME of a dynamic size that is no multiple of the stride", "the padding would vary",
         "a step in --shape"),
-    Gap("Resize", "tf_crop_and_resize", "crops and extrapolates in one", "Slice, then Resize"),
-    Gap("Resize", "antialias", "no filter of varying width", "a convolution before it"),
-    Gap("Resize", "opset 10 nearest, enlarging one axis and shrinking another", "not defined by ONNX",
-        "opset 11 or newer"),
+    Gap("Resize", "align_corners by scales where scale * size is no integer", "the last element meets the last one, as "
+        "in ONNX Runtime; the function of the specification counts fractions of an element", "sizes for scales"),
     Gap("LSTM", "an activation that ONNX does not list for it", "its meaning is not defined", "a listed one"),
     Gap("RNN", "an activation that ONNX does not list for it", "its meaning is not defined", "a listed one"),
     Gap("GRU", "ScaledTanh without activation_alpha and activation_beta", "ONNX gives it no defaults", "both lists"),

@@ -29,8 +29,12 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     return (TensorType(x.dtype, shape),)
 
 
-def coordinates(transformation: str, size: int, out: int, scale: float) -> np.ndarray:
-    """The real position in an axis of `size` of each of `out` output elements, float32 [out]."""
+def coordinates(transformation: str, size: int, out: int, scale: float,
+                region: tuple[float, float] = (0.0, 1.0)) -> np.ndarray:
+    """The real position in an axis of `size` of each of `out` output elements, float32 [out].
+
+    `region`: both ends of what tf_crop_and_resize crops, as parts of the axis.
+    """
     x, factor = np.arange(out, dtype=_F), _F(scale)
     half = (x + _F(0.5)) / factor - _F(0.5)
     match transformation:
@@ -42,13 +46,20 @@ def coordinates(transformation: str, size: int, out: int, scale: float) -> np.nd
             return half if out > 1 else np.zeros(out, _F)
         case "tf_half_pixel_for_nn":
             return (x + _F(0.5)) / factor
+        case "tf_crop_and_resize":
+            start, end = map(_F, region)
+            step = (end - start) * _F(size - 1) / _F(max(out - 1, 1))
+            return start * _F(size - 1) + x * step if out > 1 else (x + _F(0.5) * (start + end)) * _F(size - 1)
         case "half_pixel_symmetric":
             return _F(size / 2) * (1 - _F(out) / (factor * _F(size))) + half
     return half
 
 
-def _nearest(mode: str, at: np.ndarray) -> np.ndarray:
+def _nearest(mode: str, at: np.ndarray, scale: float) -> np.ndarray:
+    """`simple`: down where the axis grows, up where it shrinks, as Resize of version 10 does."""
     match mode:
+        case "simple":
+            return np.asarray(np.ceil(at) if scale < 1 else np.floor(at))
         case "floor":
             return np.asarray(np.floor(at))
         case "ceil":
@@ -58,12 +69,17 @@ def _nearest(mode: str, at: np.ndarray) -> np.ndarray:
     return np.ceil(at - _F(0.5))
 
 
-def taps(attrs: Attrs, size: int, out: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Input positions and their weights for each output element of one axis, both [out, taps]."""
-    at = coordinates(text_of(attrs, "coordinate_transformation_mode"), size, out, scale)
+def taps(attrs: Attrs, size: int, out: int, scale: float,
+         at: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Input positions and their weights for each output element of one axis, both [out, taps].
+
+    `at`: the real positions, if known already.
+    """
+    if at is None:
+        at = coordinates(text_of(attrs, "coordinate_transformation_mode"), size, out, scale)
     mode = text_of(attrs, "mode")
     if mode == "nearest":
-        nearest = np.clip(_nearest(text_of(attrs, "nearest_mode"), at), 0, size - 1).astype(np.int64)
+        nearest = np.clip(_nearest(text_of(attrs, "nearest_mode"), at, scale), 0, size - 1).astype(np.int64)
         return nearest[:, None], np.ones((out, 1), _F)
     if mode == "linear":
         held = np.clip(at, 0, size - 1)
