@@ -19,7 +19,7 @@ from meta_infer.kernels.collapse import Collapsed, collapse, operand_values, unf
 from meta_infer.kernels.fold import each_vector, fold, identity, row_chunks
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import Point, apply_nodes, bind, flat_index, store_outputs
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64
+from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 OPERATIONS = {"ReduceSum": "+", "ReduceMean": "+", "ReduceProd": "*", "ReduceMax": "max", "ReduceMin": "min"}
 # Elements read by a chunk.
@@ -41,7 +41,7 @@ def _axes(group: Group) -> tuple[int, ...]:
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     x, out = group.values[group.anchor.inputs[0]], group.values[group.anchor.outputs[0]]
-    if x.dtype not in (FLOAT32, FLOAT64, INT32, INT64):
+    if x.dtype not in (FLOAT32, FLOAT64) and not x.dtype.is_integer:
         return
     if any(group.values[name].shape != out.shape for name in group.outputs):
         return

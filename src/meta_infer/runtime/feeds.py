@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from meta_infer.runtime.reader import Tensor
+from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError
 
 
@@ -68,7 +69,7 @@ def check_shared_dims(arrays: Sequence[np.ndarray], inputs: Sequence[Tensor],
 
 
 def _dtype_hint(tensor: Tensor) -> str:
-    if tensor.numpy.name == tensor.dtype:
+    if not dtype_named(tensor.dtype).is_narrow:
         return f"convert it with .astype('{tensor.dtype}')"
     if tensor.numpy != tensor.storage:
         return f"convert it with .astype(ml_dtypes.{tensor.numpy.name})"
