@@ -31,8 +31,8 @@ class _Group:
     """Free sizes with one symbol: the first key's size is the symbol, the others lie the given distances above it."""
 
     offsets: dict[_Key, int]
-    least: int                                           # bounds of its growth in one pass, UNBOUNDED: none known
-    most: int
+    falls: bool                                          # whether it may be smaller after a pass
+    most: int                                            # a bound of its growth in one pass, UNBOUNDED: none known
     symbol: Dim = 0
 
     @property
@@ -112,14 +112,14 @@ class CarriedShapes:
         for i, group in enumerate(self._groups if self._rounds < _PATIENCE else ()):
             offset = self._start(key) - self._start(group.leader)
             if isinstance(offset, int):
-                self._groups[i] = _group({**group.offsets, key: offset}, group.least, group.most, growth)
+                self._groups[i] = _group({**group.offsets, key: offset}, growth, group.falls, group.most)
                 return
-        self._groups.append(_group({key: 0}, *bounds(growth), growth))
+        self._groups.append(_group({key: 0}, growth))
 
     def _range(self, group: _Group) -> tuple[int, int]:
         """Bounds of the group's symbol: growth and shrinking that have been seen to go one way only help."""
         low, high = bounds(self._start(group.leader))
-        if group.least < 0:
+        if group.falls:
             low = 0
         if group.most > 0:
             known = group.most < UNBOUNDED and self._most < UNBOUNDED
@@ -132,20 +132,25 @@ class CarriedShapes:
         for key, offset in group.offsets.items():
             if key in found:
                 alike.setdefault(found[key] - offset, {})[key] = offset
-        growths = [dim - group.symbol for dim in alike]
-        ranges = [bounds(growth) for growth in growths]
-        if len(alike) <= 1 and all(group.least <= low and high <= group.most for low, high in ranges):
+        if not alike:
             return True
-        self._groups.remove(group)
-        for members, growth, (low, high) in zip(alike.values(), growths, ranges, strict=True):
-            most = UNBOUNDED if len(alike) == 1 and high > group.most > 0 else high      # it rises with the size itself
-            self._groups.append(_group(members, low, most, growth))
+        if len(alike) > 1:
+            self._groups.remove(group)
+            self._groups += [_group(keys, dim - group.symbol) for dim, keys in alike.items()]
+            return False
+        now = _group(group.offsets, next(iter(alike)) - group.symbol)
+        if group.falls >= now.falls and group.most >= now.most:
+            return True
+        if group.most > 0:                               # more than before: it rises with the size itself
+            now.most = UNBOUNDED
+        self._groups[self._groups.index(group)] = _group(now.offsets, 0, group.falls or now.falls, now.most)
         return False
 
 
-def _group(offsets: dict[_Key, int], least: int, most: int, growth: Dim) -> _Group:
-    """A group of the lowest growth `least` and highest `most` so far, and `growth` besides; the smallest leads."""
+def _group(offsets: dict[_Key, int], growth: Dim, falls: bool = False, most: int = 0) -> _Group:
+    """A group of what is known so far of its growth in one pass, and a `growth` seen; the smallest size leads."""
     low, high = bounds(growth)
     first = min(offsets.values())
     ordered = sorted(offsets.items(), key=lambda item: item[1])
-    return _Group({key: offset - first for key, offset in ordered}, min(least, low), min(max(most, high), UNBOUNDED))
+    return _Group({key: offset - first for key, offset in ordered}, falls or low < 0,
+                  min(max(most, high, 0), UNBOUNDED))
