@@ -7,6 +7,7 @@ from functools import cache
 from meta_infer.ops import (
     activation,
     arg_max,
+    attention,
     bind_dims,
     bitwise,
     cast,
@@ -131,6 +132,7 @@ OPS: tuple[OpDef, ...] = (
 )
 
 COMBINATIONS: tuple[OnnxImport, ...] = (
+    *attention.IMPORTS,
     *einsum.IMPORTS,
     *fused_attention.IMPORTS,
     *fused_product.IMPORTS,
