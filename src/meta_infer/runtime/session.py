@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Session:
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
         self._frames = _Frames()
-        self._delivering = threading.Lock()            # from a run to the copy of what it left in the session's memory
+        self._delivery = os.getpid(), threading.Lock()
         self._handle = _Handle()
         what = f"package {str(package.path)!r}"
         candidates = package.targets if target is None else [target_named(package.targets, target, what)]
@@ -175,7 +176,7 @@ class Session:
         for slot, array in zip(frame.outputs, outputs, strict=False):
             slot.data, slot.bytes = array.ctypes.data, array.nbytes
         if frame.pooled:
-            with self._delivering:
+            with self._delivering():
                 self._check(self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options,
                                                                    frame.error), frame.error)
                 outputs = [taken(t, slot, (given or {}).get(t.name)) if size.pooled else array for t, size, slot, array
@@ -209,6 +210,12 @@ class Session:
         frames[shapes] = _Frame(inputs, slots, error, sizes, all(size.exact for size in sizes),
                                 any(size.pooled for size in sizes))
         return frames[shapes]
+
+    def _delivering(self) -> threading.Lock:
+        """Held from a run to the copy of what it left in the session's memory. A forked child has its own."""
+        if self._delivery[0] != os.getpid():
+            self._delivery = os.getpid(), threading.Lock()
+        return self._delivery[1]
 
     def _check(self, code: int, error: native.Error) -> None:
         if code != native.OK:

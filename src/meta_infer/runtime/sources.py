@@ -8,8 +8,8 @@ C_FOLDER = Path(__file__).resolve().parent / "c"
 """The folder to give the compiler with -I: generated code includes mi_kernel.h from it."""
 
 C_SOURCES = tuple(C_FOLDER / name for name in (
-    "mi_blocks.c", "mi_error.c", "mi_lock.c", "mi_memory.c", "mi_os.c", "mi_plan.c", "mi_pool.c", "mi_resolve.c",
-    "mi_runtime.c", "mi_session.c",
+    "mi_blocks.c", "mi_error.c", "mi_interpret.c", "mi_lock.c", "mi_memory.c", "mi_os.c", "mi_plan.c", "mi_pool.c",
+    "mi_resolve.c", "mi_runtime.c", "mi_session.c",
 ))
 MEASURE_SOURCES = tuple(C_FOLDER / name for name in ("mi_lock.c", "mi_measure.c", "mi_os.c", "mi_pool.c"))
 """What times single kernels during a search: no part of packages."""

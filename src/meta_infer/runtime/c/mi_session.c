@@ -8,6 +8,8 @@
 
 /* What a symbol that grows is taken for when a session reserves scratch; a run that needs more reserves more. */
 #define MODEST 1024
+/* Scratch for each thread beyond which that would be too bold a guess. */
+#define GUESSED ((int64_t)64 << 20)
 
 int32_t mi_api_version(void) {
     return MI_API_VERSION;
@@ -159,7 +161,7 @@ static int32_t reserve_scratch(mi_session *s, mi_error *error) {
             s->symbols[i] = pass == 0 ? large : value_from(symbol, 0);
         }
         int64_t bytes = scratch_now(s);
-        most = bytes > most ? bytes : most;
+        most = bytes > most && !(s->plan.grows && bytes > GUESSED) ? bytes : most;
     }
     /* A kernel whose need is largest in between finds a spare half. */
     return mi_reserve_scratch(s, most + (s->plan.header->symbols > 0 ? most / 2 : 0), error);

@@ -1,5 +1,5 @@
 /* A session: one plan with the memory to run it. Shared by its making (mi_session.c), its sizes (mi_resolve.c) and
- * the interpreter (mi_runtime.c). */
+ * running it (mi_runtime.c, mi_interpret.c). */
 #ifndef MI_SESSION_H
 #define MI_SESSION_H
 
