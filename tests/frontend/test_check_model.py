@@ -37,7 +37,7 @@ def problem_of(make_model: MakeModel, info: Callable[..., Any]) -> Callable[...,
 # --- versions ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("opset", [1, 6, defs.onnx_opset_version() + 1, 1000])
+@pytest.mark.parametrize("opset", [defs.onnx_opset_version() + 1, 1000])
 def test_an_opset_out_of_range(problem_of: Any, opset: int) -> None:
     error = problem_of(node("Relu", ["x"], ["y"]), opset=opset)
     assert isinstance(error, UnsupportedError)

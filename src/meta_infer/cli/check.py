@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 def check(
     suite: Annotated[bool, typer.Option(
         "--suite", help="Build and run the operator cases that the onnx package ships.")] = False,
+    stored: Annotated[bool, typer.Option(
+        "--stored", help="With --suite: the models that the onnx package stores as files, not the operator cases.")
+        ] = False,
     match: Annotated[list[str] | None, typer.Option(
         help="Only cases whose name fits this pattern, such as 'test_topk*'. Repeatable.", metavar="PATTERN",
         show_default="all")] = None,
@@ -37,6 +40,7 @@ def check(
     from meta_infer.runtime.cpu import available_cores
     from meta_infer.suite.cases import KINDS, collect_cases
     from meta_infer.suite.run_suite import run_suite
+    from meta_infer.suite.stored_cases import collect_stored_cases
 
     if not suite:
         raise UsageError("nothing to check", what="meta-infer check", hint="give --suite")
@@ -44,7 +48,8 @@ def check(
         if word not in KINDS:
             raise UsageError(f"is {word!r}, expected one of {', '.join(KINDS)}", what="--kind")
     note("suite: collecting the cases")
-    cases = collect_cases(match or (), kind or ())
+    cases = collect_stored_cases(match or ()) if stored else collect_cases(match or ())
+    cases = [case for case in cases if not kind or case.kind in kind]
     if not cases:
         raise UsageError(f"no case fits {', '.join(match or kind or [])}", what="--match",
                          hint="patterns are of whole names: 'test_softmax*'")

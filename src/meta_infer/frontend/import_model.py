@@ -14,6 +14,7 @@ from meta_infer.frontend.import_graph import GraphImporter
 from meta_infer.frontend.inline_functions import expand_function_ops, inline_functions
 from meta_infer.frontend.load_onnx import load_onnx
 from meta_infer.frontend.names import NameTable
+from meta_infer.frontend.old_opsets import raise_opset
 from meta_infer.frontend.symbols import DimSpec, parse_shape_spec, read_input_dims
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.opdef import TensorType
@@ -35,6 +36,7 @@ def import_model(
     specification, UnsupportedError for what has no core op, UsageError for `shapes` that do not fit.
     """
     model = load_onnx(path)
+    model = replace(model, proto=raise_opset(model.proto, note))
     check_versions(model.proto)
     whole = inline_functions(model.proto)
     model = replace(model, proto=expand_function_ops(whole))

@@ -53,7 +53,8 @@ def _try(case: Case, folder: Path) -> tuple[str, str]:
     model, package = folder / f"{os.getpid()}.onnx", folder / f"{os.getpid()}.bin"
     model.write_bytes(case.model.SerializeToString())
     build(model, output=package, verify=False)
-    names = [value.name for value in case.model.graph.input]
+    weights = {tensor.name for tensor in case.model.graph.initializer}
+    names = [value.name for value in case.model.graph.input if value.name not in weights]
     feeds = {name: _array(value) for name, value in zip(names, case.inputs, strict=False)}
     with load(package, threads=1) as session:
         got = session.run(None, {t.name: feeds[t.name] for t in session.get_inputs()})
