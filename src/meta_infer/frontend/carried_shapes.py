@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from meta_infer.ir.shapes import UNBOUNDED, Dim, Expr, bounds, symbols_of
+from meta_infer.ir.shapes import UNBOUNDED, Apply, Dim, Expr, bounds, symbols_of
 from meta_infer.ops.opdef import TensorType
 
 _Key = tuple[int, int]                                   # carried value, axis
@@ -95,7 +95,7 @@ class CarriedShapes:
                 self._linear[key] = growth
             else:
                 self._linear.pop(key, None)
-                self._free(key, growth)
+                self._free(key, _rise(dim, self._before[key]))
         return stable
 
     def _start(self, key: _Key) -> Dim:
@@ -107,14 +107,14 @@ class CarriedShapes:
             return False
         return bounds(self._start(key) + growth * self._most)[0] >= 0
 
-    def _free(self, key: _Key, growth: Dim) -> None:
+    def _free(self, key: _Key, rise: tuple[int, int]) -> None:
         """Give a size to a group that starts a constant apart, or to a new one."""
         for i, group in enumerate(self._groups if self._rounds < _PATIENCE else ()):
             offset = self._start(key) - self._start(group.leader)
             if isinstance(offset, int):
-                self._groups[i] = _group({**group.offsets, key: offset}, growth, group.falls, group.most)
+                self._groups[i] = _group({**group.offsets, key: offset}, rise, group.falls, group.most)
                 return
-        self._groups.append(_group({key: 0}, growth))
+        self._groups.append(_group({key: 0}, rise))
 
     def _range(self, group: _Group) -> tuple[int, int]:
         """Bounds of the group's symbol: growth and shrinking that have been seen to go one way only help."""
@@ -136,21 +136,41 @@ class CarriedShapes:
             return True
         if len(alike) > 1:
             self._groups.remove(group)
-            self._groups += [_group(keys, dim - group.symbol) for dim, keys in alike.items()]
+            self._groups += [_group(keys, _rise(dim, group.symbol)) for dim, keys in alike.items()]
             return False
-        now = _group(group.offsets, next(iter(alike)) - group.symbol)
+        now = _group(group.offsets, _rise(next(iter(alike)), group.symbol))
         if group.falls >= now.falls and group.most >= now.most:
             return True
         if group.most > 0:                               # more than before: it rises with the size itself
             now.most = UNBOUNDED
-        self._groups[self._groups.index(group)] = _group(now.offsets, 0, group.falls or now.falls, now.most)
+        now.falls = now.falls or group.falls
+        self._groups[self._groups.index(group)] = now
         return False
 
 
-def _group(offsets: dict[_Key, int], growth: Dim, falls: bool = False, most: int = 0) -> _Group:
-    """A group of what is known so far of its growth in one pass, and a `growth` seen; the smallest size leads."""
-    low, high = bounds(growth)
+def _group(offsets: dict[_Key, int], rise: tuple[int, int], falls: bool = False, most: int = 0) -> _Group:
+    """A group of what is known so far of its growth in one pass, and a `rise` seen; the smallest size leads."""
     first = min(offsets.values())
     ordered = sorted(offsets.items(), key=lambda item: item[1])
-    return _Group({key: offset - first for key, offset in ordered}, falls or low < 0,
-                  min(max(most, high, 0), UNBOUNDED))
+    return _Group({key: offset - first for key, offset in ordered}, falls or rise[0] < 0,
+                  min(max(most, rise[1], 0), UNBOUNDED))
+
+
+def _rise(after: Dim, before: Dim) -> tuple[int, int]:
+    """Bounds of what a pass adds to a size. None is below 0 when the range of sizes is not left downwards, and none
+    above 0 when it is not left upwards: a size in [0, n] that becomes another in [0, n] needs no wider range."""
+    low, high = _difference(after, before)
+    (after_low, after_high), (before_low, before_high) = bounds(after), bounds(before)
+    return (max(low, 0) if after_low >= before_low else low), (min(high, 0) if after_high <= before_high else high)
+
+
+def _difference(after: Dim, before: Dim) -> tuple[int, int]:
+    """Bounds of after - before, where max(a, b) - c is max(a - c, b - c): so max(size - 1, 0) is no more than size."""
+    low, high = bounds(after - before)
+    for monomial, factor in after.terms if isinstance(after, Expr) else ():
+        atom = monomial[0] if len(monomial) == 1 and factor == 1 else None
+        if isinstance(atom, Apply) and atom.op in ("min", "max"):
+            rest, pick = after - Expr(((monomial, 1),)), min if atom.op == "min" else max
+            (a_low, a_high), (b_low, b_high) = (_difference(rest + side, before) for side in (atom.a, atom.b))
+            return max(low, pick(a_low, b_low)), min(high, pick(a_high, b_high))
+    return low, high
