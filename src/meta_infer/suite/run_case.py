@@ -16,7 +16,7 @@ from meta_infer.runtime.session import load
 from meta_infer.suite.cases import Case
 from meta_infer.support.errors import MetaInferError, UnsupportedError
 
-_EXACT = 1e-7
+_TWO_ULPS = 2.0**-6                                     # of bfloat16: onnx's own runner allows as much
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ def difference(have: np.ndarray, want: np.ndarray, rtol: float, atol: float) -> 
         wrong = int(np.sum(have != want))
         return f"{wrong} of {want.size} elements differ" if wrong else ""
     left, right = have.astype(np.float64), want.astype(np.float64)
-    close = np.isclose(left, right, rtol=rtol, atol=max(atol, _EXACT), equal_nan=True)
+    rtol = max(rtol, _TWO_ULPS) if want.dtype.name == "bfloat16" else rtol
+    close = np.isclose(left, right, rtol=rtol, atol=atol, equal_nan=True)
     if close.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~close)[0])
