@@ -185,8 +185,6 @@ def test_imported_computes_the_same(name: str, tmp_path: Path) -> None:
 
 REFUSED = {
     "reshape to what does not fit": (case("Reshape", 13, [x(6), None], {1: i64(-1, 4)}), "cannot be viewed"),
-    "training dropout": (case("Dropout", 12, [x(2), None, None], {1: np.array(0.5, F32), 2: np.array(True)}),
-                         "training_mode"),
     "training batch norm": (case("BatchNormalization", 9, [x(2, 3), x(3), x(3), x(3), abs(x(3))], outputs=3),
                             "training"),
     "LSTM activation": (case("LSTM", 14, [x(3, 2, 4), x(1, 12, 4), x(1, 12, 3)], hidden_size=3,

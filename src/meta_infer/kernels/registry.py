@@ -30,6 +30,7 @@ from meta_infer.kernels.non_zero import NON_ZERO
 from meta_infer.kernels.pad import PAD
 from meta_infer.kernels.pool import POOL
 from meta_infer.kernels.pool_indices import POOL_INDICES
+from meta_infer.kernels.random import RANDOM
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
 from meta_infer.kernels.resize_axis import RESIZE_AXIS
@@ -69,6 +70,7 @@ KERNELS: tuple[Kernel, ...] = (
     REDUCE,
     ARG_REDUCE,
     SCAN,
+    RANDOM,
     LSTM,
     GRU,
     RNN,

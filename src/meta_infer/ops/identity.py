@@ -1,4 +1,4 @@
-"""Identity, and the ONNX ops that are nothing else at inference: Dropout, Constant."""
+"""Identity, and Constant, which is one of a constant."""
 
 from __future__ import annotations
 
@@ -8,24 +8,13 @@ import numpy as np
 
 from meta_infer.ir.graph import Node
 from meta_infer.ops.elementwise import UNARY_SHAPES, bools, floats, ints
-from meta_infer.ops.importing import core_node, present, unsupported, wanted
+from meta_infer.ops.importing import core_node, unsupported
 from meta_infer.ops.opdef import ImportContext, InferContext, OnnxImport, OnnxNode, OpDef, Sample, TensorType
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     x = ctx.input(0)
     return (TensorType(x.dtype, x.shape, ctx.content(0)),)
-
-
-def _import_dropout(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """Dropout passes its input on at inference. `training_mode` is input 2 since opset 12."""
-    if wanted(node, 1):
-        raise unsupported(node, "the mask output of Dropout is used", "export the model in inference mode")
-    if present(node, 2):
-        training = ctx.known(node.inputs[2])
-        if training is None or bool(training.any()):
-            raise unsupported(node, "training_mode is not constant false", "export the model in inference mode")
-    return (core_node(node, "Identity", node.inputs[:1], node.outputs[:1]),)
 
 
 def _import_constant(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -45,8 +34,6 @@ def _constant_value(node: OnnxNode) -> np.ndarray:
                       "give the constant as a dense tensor")
 
 
-
-
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:
     for shape in UNARY_SHAPES:
         yield Sample((floats(rng, shape),))
@@ -56,8 +43,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
 
 IDENTITY = OpDef(
     "Identity", _infer, lambda attrs, arrays: (np.asarray(arrays[0]),), _samples,
-    (OnnxImport("Identity", 1), OnnxImport("Dropout", 7, convert=_import_dropout),
-     OnnxImport("Constant", 1, convert=_import_constant)),
+    (OnnxImport("Identity", 1), OnnxImport("Constant", 1, convert=_import_constant)),
     lambda attrs, args: args[0], lambda attrs, inputs, outputs: 0, keeps_zero=True, is_view=True)
 
 OPS: tuple[OpDef, ...] = (IDENTITY,)

@@ -30,6 +30,7 @@ from meta_infer.ops import (
     gather,
     gather_nd,
     gelu_forms,
+    generators,
     grid_sample,
     group_query_attention,
     gru,
@@ -53,6 +54,7 @@ from meta_infer.ops import (
     pooling,
     quantized_elementwise,
     quantized_product,
+    random,
     range,
     reduction,
     reshape,
@@ -124,6 +126,7 @@ OPS: tuple[OpDef, ...] = (
     *arg_max.OPS,
     *cum_sum.OPS,
     *trilu.OPS,
+    *random.OPS,
     *lstm.OPS,
     *rnn.OPS,
     *gru.OPS,
@@ -148,6 +151,7 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *norm_forms.IMPORTS,
     *dft.IMPORTS,
     *mel_weights.IMPORTS,
+    *generators.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
 
