@@ -67,7 +67,8 @@ def test_any_late_buffer_may_lie_in_the_pool(name: str, tmp_path: Path, monkeypa
     assert rows and all(row["bound_bytes"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize(("built", "kind"), [("loop_that_grows", "asan"), ("expand_and_tile", "tsan")], indirect=["built"])
+@pytest.mark.parametrize(("built", "kind"), [("loop_that_grows", "asan"), ("expand_and_tile", "tsan")],
+                         indirect=["built"])
 def test_clean_under_sanitizers(built: Built, kind: str, tmp_path: Path) -> None:
     name, _, result = built
     assert result.path is not None

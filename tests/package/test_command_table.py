@@ -13,8 +13,22 @@ import pytest
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
-from meta_infer.ir.program import BufferDecl, Command, Copy, Fill, If, InputDim, Loop, MemoryPlan, Program, SetDim, Wait
-from meta_infer.ir.shapes import Expr, Symbol
+from meta_infer.ir.program import (
+    AssignDims,
+    BufferDecl,
+    CheckDims,
+    Command,
+    Copy,
+    Fill,
+    If,
+    InputDim,
+    Loop,
+    MemoryPlan,
+    Program,
+    SetDim,
+    Wait,
+)
+from meta_infer.ir.shapes import UNBOUNDED, Expr, Symbol
 from meta_infer.lower.dims import program_dims
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.command_table import buffer_order, encode_program
@@ -28,25 +42,33 @@ from tests.runtime.programs import ISA
 
 SIZE = 8
 K = Symbol("k", 0, SIZE - 1)                       # values of all elements stay in its range
+S = Symbol("s", 0, UNBOUNDED)
 ARRAYS = ("a", "b", "c")
 
 
-def make_program(commands: tuple[Command, ...]) -> Program:
-    """Three arrays, a view of one element of each at place k, flags, counters; the arrays are the outputs."""
+def make_program(commands: tuple[Command, ...], pooled: bool = False) -> Program:
+    """Three arrays, a view of one element of each at place k, flags, counters; the arrays are the outputs.
+
+    With `pooled`, the length of the arrays is found while running, and they are outputs themselves.
+    """
+    length = S.dim if pooled else SIZE
     buffers = [BufferDecl(f"{n}_at_k", INT64, (1,), "temp", alias=n, offset=K.dim) for n in ARRAYS]
-    buffers += [BufferDecl(n, INT64, (SIZE,), "temp") for n in ARRAYS]
+    buffers += [BufferDecl(n, INT64, (length,), "temp") for n in ARRAYS]
+    buffers += [BufferDecl("length", INT64, (), "const")] if pooled else []
     buffers += [BufferDecl(f"flag{i}", BOOL, (), "temp") for i in range(2)]
     buffers += [BufferDecl(f"pass{i}", INT64, (), "temp") for i in range(4)]
     buffers += [BufferDecl("true", BOOL, (), "const"), BufferDecl("false", BOOL, (), "const")]
     buffers += [BufferDecl(f"trip{i}", INT64, (), "const") for i in range(4)]
     buffers += [BufferDecl(f"out_{n}", INT64, (SIZE,), "output") for n in ARRAYS]
-    constants = {"true": np.array(True), "false": np.array(False)} | {f"trip{i}": np.array(i) for i in range(4)}
-    first = tuple(Fill(n, i + 1) for i, n in enumerate((*ARRAYS, *(f"pass{i}" for i in range(4)))))
+    constants = {"length": np.array(SIZE)} if pooled else {}
+    constants |= {"true": np.array(True), "false": np.array(False)} | {f"trip{i}": np.array(i) for i in range(4)}
+    told = (SetDim("s", "length"),) if pooled else ()
+    first = told + tuple(Fill(n, i + 1) for i, n in enumerate((*ARRAYS, *(f"pass{i}" for i in range(4)))))
     first += (Copy("true", "flag0", 1), Copy("false", "flag1", 1), Fill("pass0", 2), SetDim("k", "pass0"))
-    last = tuple(Copy(n, f"out_{n}", SIZE) for n in ARRAYS)
-    outputs = tuple(f"out_{n}" for n in ARRAYS)
+    last = () if pooled else tuple(Copy(n, f"out_{n}", SIZE) for n in ARRAYS)
+    outputs = ARRAYS if pooled else tuple(f"out_{n}" for n in ARRAYS)
     return Program("random", (), outputs, {b.name: b for b in buffers}, constants, {}, (*first, *commands, *last), (),
-                   {"k": K}, (), outputs)
+                   {"k": K, "s": S} if pooled else {"k": K}, (), outputs)
 
 
 def random_commands(rng: random.Random, depth: int, count: int) -> tuple[Command, ...]:
@@ -64,6 +86,8 @@ def random_commands(rng: random.Random, depth: int, count: int) -> tuple[Command
         lambda: Copy(array(), array(), 1, K.dim, rng.randint(0, 7)),
         lambda: Copy(f"{array()}_at_k", array(), 1, 0, rng.randint(0, 7)),
         lambda: SetDim("k", array(), rng.randint(0, 7)),
+        lambda: AssignDims(("k",), (rng.randint(0, 7),)),
+        lambda: CheckDims(K.dim, K.dim, "k"),
         lambda: Copy(rng.choice(("true", "false", "flag0", "flag1")), rng.choice(("flag0", "flag1")), 1),
         lambda: Wait((), 0),
     ]
@@ -85,7 +109,8 @@ class Machine:
 
     def __init__(self, program: Program) -> None:
         self.program, self.k = program, K.hi
-        self.memory = {n: np.zeros(b.shape, b.dtype.numpy).reshape(-1) for n, b in program.buffers.items()}
+        self.memory = {n: np.zeros([d if isinstance(d, int) else SIZE for d in b.shape], b.dtype.numpy).reshape(-1)
+                       for n, b in program.buffers.items()}
         self.memory |= {n: np.array(a).reshape(-1) for n, a in program.constants.items()}
 
     def at(self, name: str) -> np.ndarray:
@@ -102,8 +127,10 @@ class Machine:
                 case Copy(src=src, dst=dst, count=count):
                     a, b, n = self.number(command.src_offset), self.number(command.dst_offset), self.number(count)
                     self.at(dst)[b:b + n] = self.at(src)[a:a + n].copy()
-                case SetDim(src=src, index=index):
+                case SetDim(symbol="k", src=src, index=index):
                     self.k = int(self.at(src)[index])
+                case AssignDims(dims=(dim,)):
+                    self.k = self.number(dim)
                 case If(cond=cond, then=then, orelse=orelse):
                     self.run(then if self.at(cond)[0] else orelse)
                 case Loop():
@@ -123,21 +150,24 @@ class Machine:
             self.k = done
 
 
-@pytest.fixture(scope="module")
-def artifact() -> Artifact:
-    program = make_program(())
-    return compile_module(emit_module([], program_dims(program), [K], ISA), ISA, C_SOURCES, jobs=1)
+@pytest.fixture(scope="module", params=[False, True], ids=["arena", "pool"])
+def artifact(request: pytest.FixtureRequest) -> tuple[bool, Artifact]:
+    program = make_program((), request.param)
+    sources = emit_module([], program_dims(program), list(program.symbols.values()), ISA)
+    return request.param, compile_module(sources, ISA, C_SOURCES, jobs=1)
 
 
 @pytest.mark.parametrize("arena", ["", "poison", "separate"])
-def test_random_region_trees(artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arena: str) -> None:
+def test_random_region_trees(artifact: tuple[bool, Artifact], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                             arena: str) -> None:
     monkeypatch.setenv("META_INFER_ARENA", arena)
     for seed in range(60):
         rng = random.Random(seed)
-        program = make_program(random_commands(rng, 3, rng.randint(1, 12)))
+        program = make_program(random_commands(rng, 3, rng.randint(1, 12)), artifact[0])
+        assert len(plan_memory(program).pooled) == 3 * artifact[0]
         machine = Machine(program)
         machine.run(program.commands)
-        write_package(tmp_path / "p.bin", [CompiledTarget(program, plan_memory(program), artifact)])
+        write_package(tmp_path / "p.bin", [CompiledTarget(program, plan_memory(program), artifact[1])])
         with load(tmp_path / "p.bin", threads=1) as session:
             for _ in range(2):                                       # nothing may stay from one run to the next
                 for got, name in zip(session.run(None, {}), ARRAYS, strict=True):
