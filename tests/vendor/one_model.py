@@ -74,13 +74,20 @@ def run_peer(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np
 
 def run_package(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], folder: Path) -> list[np.ndarray]:
     """The package's results. Feeds that the model does not need are left out."""
+    return run_package_on(model, [feeds], folder)[0]
+
+
+def run_package_on(model: onnx.ModelProto, batches: Sequence[Mapping[str, np.ndarray]],
+                   folder: Path) -> list[list[np.ndarray]]:
+    """The same for several inputs of one package."""
     path = folder / "model.onnx"
     onnx.save(model, path)
     package = api.build(path, verify=False).path
     assert package is not None
     with load(package, threads=1) as session:
         wanted = {value.name for value in session.get_inputs()}
-        return session.run(None, {name: array for name, array in feeds.items() if name in wanted})
+        return [session.run(None, {name: array for name, array in feeds.items() if name in wanted})
+                for feeds in batches]
 
 
 def check(cases: Sequence[NodeCase], folder: Path, opset: int = 21,
