@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,7 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     """
     name = os.fspath(name_or_path)
     if name == NATIVE:
-        text, unread = probe()
-        return parse_profile(text, NATIVE, warnings=unread)
+        return _this_machine(frozenset(os.sched_getaffinity(0)))
     if name in catalog_names():
         resource = files("meta_infer.hardware") / "catalog" / f"{name}.yaml"
         return parse_profile(resource.read_text(encoding="utf-8"), name)
@@ -46,6 +46,13 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     if path.is_file():
         return parse_profile(_read(path), name)
     raise _not_found(name)
+
+
+@cache
+def _this_machine(cpus: frozenset[int]) -> Profile:
+    """The machine as `cpus` of it show; it is read once a process, a build asks for it several times."""
+    text, unread = probe(cpus=cpus)
+    return parse_profile(text, NATIVE, warnings=unread)
 
 
 def parse_profile(text: str, where: str, warnings: tuple[str, ...] | None = None) -> Profile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -121,13 +122,18 @@ def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarg
     }
 
 
+@cache
+def _tool_versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, metadata.version(name)) for name in TOOLS)
+
+
 def build_lock(targets: Sequence[BuiltTarget]) -> dict[str, Any]:
     """Versions of every tool that took part, and by instruction set the variant of every group."""
     return {
         "meta_infer": __version__,
         "python": platform.python_version(),
         "compiler": targets[0].code.artifact.compiler,
-        "tools": {name: metadata.version(name) for name in TOOLS},
+        "tools": dict(_tool_versions()),
         "choices": {t.code.artifact.isa: _choices(t.plan) for t in targets},
     }
 
