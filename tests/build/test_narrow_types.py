@@ -107,7 +107,8 @@ def test_arrays_of_ml_dtypes(mixed: tuple[Any, Path, dict[str, np.ndarray]], con
     feeds = {**feeds, "cond": np.array(cond)}
     with load(package, threads=2) as session:
         got = session.run(None, feeds)
-        assert session.get_inputs()[0].type == "tensor(bfloat16)" and session.get_inputs()[0].dtype == ml_dtypes.bfloat16
+        first = session.get_inputs()[0]
+    assert (first.type, first.dtype) == ("tensor(bfloat16)", np.dtype(ml_dtypes.bfloat16))
     for have, want in zip(got, expected_of(feeds, model), strict=True):
         assert have.dtype == want.dtype and have.shape == want.shape
         np.testing.assert_array_equal(as_bytes(have), as_bytes(want))
@@ -116,7 +117,8 @@ def test_arrays_of_ml_dtypes(mixed: tuple[Any, Path, dict[str, np.ndarray]], con
 def test_raw_storage_is_taken_as_well(mixed: tuple[Any, Path, dict[str, np.ndarray]]) -> None:
     model, package, feeds = mixed
     with load(package) as session:
-        for have, want in zip(session.run(None, {n: raw(a) for n, a in feeds.items()}), expected_of(feeds, model), strict=True):
+        got = session.run(None, {name: raw(array) for name, array in feeds.items()})
+        for have, want in zip(got, expected_of(feeds, model), strict=True):
             np.testing.assert_array_equal(as_bytes(have), as_bytes(want))
         with pytest.raises(InputError, match="float32, expected bfloat16") as caught:
             session.run(None, {**feeds, "x": feeds["x"].astype(np.float32)})

@@ -19,9 +19,21 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, splat
 from meta_infer.ir.shapes import Dim
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
+from meta_infer.support.dtypes import (
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    DType,
+)
 
-DTYPES = (FLOAT32, FLOAT64, INT32, INT64)
+DTYPES = (FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64)
 # Chains of dependent multiply-adds that keep two units of latency four busy.
 _CHAINS = 8
 # Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).

@@ -23,6 +23,7 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.statistics import batch_in_training, layer_statistics
+from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -138,8 +139,16 @@ def _import_batch(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         return batch_in_training(node, ctx)
     if any(wanted(node, i) for i in range(1, len(node.outputs))):
         raise unsupported(node, "the node computes training statistics", "export the model in inference mode")
-    return (core_node(node, "BatchNormalization", node.inputs, node.outputs[:1],
-                      epsilon=attr_float(node, "epsilon", 1e-5)),)
+    epsilon, types = attr_float(node, "epsilon", 1e-5), [ctx.type_of(name).dtype for name in node.inputs]
+    if len(set(types)) == 1:
+        return (core_node(node, "BatchNormalization", node.inputs, node.outputs[:1], epsilon=epsilon),)
+    # Scale and statistics may have types of their own (float16 data beside float32 statistics).
+    wide = FLOAT64 if FLOAT64 in types else FLOAT32
+    names = [ctx.fresh(name) for name in node.inputs]
+    casts = [core_node(node, "Cast", (old,), (new,), to=wide) for old, new in zip(node.inputs, names, strict=True)]
+    result = ctx.fresh(node.outputs[0])
+    return (*casts, core_node(node, "BatchNormalization", names, (result,), epsilon=epsilon),
+            core_node(node, "Cast", (result,), node.outputs[:1], to=types[0]))
 
 
 def _import_instance(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
