@@ -144,8 +144,8 @@ def positions() -> tuple[onnx.ModelProto, list[Feeds]]:
         [info("on", [], T.BOOL), info("h1", None), info("row", None), info("at", None)])
     m = model([node("Loop", ["m", "start", "none"], ["h", "rows", "ats"], body=body)],
               [info("start", [], T.BOOL), info("limit", []), info("xs", [6, 2])], ["h", "rows", "ats"],
-              constant("none", np.zeros((0, 2), np.float32)), constant("new", floats(1, 2)), constant("one0", number(1)),
-              constant("axis", np.array([0], np.int64)), constant("zero1", np.array([0], np.int64)),
+              constant("none", np.zeros((0, 2), np.float32)), constant("new", floats(1, 2)),
+              constant("one0", number(1)), constant("axis", np.array([0], np.int64)), constant("zero1", np.array([0], np.int64)),
               constant("m", number(6)))
     return m, [{"start": number(s), "limit": np.array(limit, np.float32), "xs": floats(6, 2, seed=n)}
                for n, (s, limit) in enumerate(((False, 0), (True, 99), (True, -99), (True, 0), (True, 1)))]
@@ -186,6 +186,15 @@ def scan(axes_in: tuple[int, int], axes_out: tuple[int, int], back_in: tuple[int
                 "xb": floats(*(t if d < 0 else d for d in shapes[1]), seed=2)} for t in (1, 4, 7)]
 
 
+def unread_rows() -> tuple[onnx.ModelProto, list[Feeds]]:
+    """Nobody reads what the scan gathers; the number of its passes is a size of its input."""
+    body = graph("b", [node("Add", ["s", "a"], ["s1"]), node("Relu", ["s1"], ["r"])], [info("s", [3]), info("a", [3])],
+                 [info("s1", [3]), info("r", [3])])
+    m = model([node("Scan", ["init", "xs"], ["last", "rows"], body=body, num_scan_inputs=1)],
+              [info("init", [3]), info("xs", ["t", 3])], ["last"])
+    return m, [{"init": floats(3), "xs": floats(t, 3)} for t in (1, 4, 7)]
+
+
 def scan_of_batches(lens: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
     """Scan of opset 8: a batch, which may have sequences of different lengths."""
     body = graph("b", [node("Add", ["s", "a"], ["s1"]), node("Mul", ["s1", "a"], ["r"])],
@@ -200,8 +209,9 @@ def scan_of_batches(lens: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
 
 MODELS: dict[str, Callable[[], tuple[onnx.ModelProto, list[Feeds]]]] = {
     "decoder": decoder, "shrinking": shrinking, "doubling": doubling, "branches": branches, "nested": nested,
-    "positions": positions, "unbounded": unbounded,
-    "scan_plain": lambda: scan((0, 0), (0, 0), (0, 0), (0, 0)), "scan_back": lambda: scan((0, 0), (0, 0), (1, 0), (0, 1)),
+    "positions": positions, "unbounded": unbounded, "unread_rows": unread_rows,
+    "scan_plain": lambda: scan((0, 0), (0, 0), (0, 0), (0, 0)),
+    "scan_back": lambda: scan((0, 0), (0, 0), (1, 0), (0, 1)),
     "scan_axes": lambda: scan((1, -1), (2, 1), (0, 1), (1, 0)),
     "scan_8": lambda: scan_of_batches(False), "scan_8_lengths": lambda: scan_of_batches(True),
 }

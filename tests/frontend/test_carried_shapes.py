@@ -1,4 +1,4 @@
-"""Which sizes of carried values stay, grow with the number of the pass, or get symbols, and which symbols they share."""
+"""Which sizes of carried values stay, grow with the number of the pass or get symbols, and which share one."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def _sizes_told(out: Value, made: Value, node: Node) -> dict[str, Dim]:
         if dim == size:
             continue
         for symbol in symbols_of(dim):
-            if symbol.maker in node.outputs:
+            if symbol.maker and symbol.maker in node.outputs:
                 told = solve(dim, symbol, size)
                 if told is None:
                     raise InternalError(f"{made} does not tell {symbol} of {out}", what=node.label)

@@ -91,7 +91,7 @@ def lower_loop(lowerer: Lowerer, group: Group, plan: Plan, commands: list[Comman
             row.store(lowerer, region, body, step)
         _carry(lowerer, region, body, [cond, *state], sizes)
 
-    trips = {s.name: s for s in symbols_of(dims_of(node.attrs, "trips")[0]) if s.maker in node.outputs}
+    trips = {s.name: s for s in symbols_of(dims_of(node.attrs, "trips")[0]) if s.maker and s.maker in node.outputs}
     builder.symbols.update(trips)
     commands.append(Loop(trip, cond, iteration, tuple(body), next(iter(trips), "")))
     last: dict[str, Dim] = {}
@@ -166,7 +166,7 @@ def _last_sizes(out: Value, inside: Value, sizes: _Sizes, outputs: tuple[str, ..
     found: dict[str, Dim] = {}
     for dim, before in zip(out.shape, inside.shape, strict=True):
         for symbol in symbols_of(dim) if before in sizes.now else ():
-            told = solve(dim, symbol, sizes.now[before].dim) if symbol.maker in outputs else None
+            told = solve(dim, symbol, sizes.now[before].dim) if symbol.maker and symbol.maker in outputs else None
             if told is not None:
                 found[symbol.name] = told
     return found
