@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -101,6 +102,20 @@ def test_qlinear_matmul(kind: type, tmp_path: Path) -> None:
         ([a(2, 3, 37), scale(1), a(1), s8(37, 7), scale(7), s8(7), scale(times=40), a()], weights(3, 4, 5)),
         ([a(2, 3, 4), scale(), a(), s8(2, 4, 5), scale(), s8(), scale(times=20), a(1)], weights(3)),
         ([a(0, 4), scale(), a(), s8(4, 5), scale(), s8(), scale(), a()], weights()))], tmp_path)
+
+
+@pytest.mark.parametrize("kind", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_qlinear_matmul_of_float8(kind: type, tmp_path: Path) -> None:
+    """In the specification since opset 21, not in ONNX Runtime."""
+    a, b, zero = (RNG.normal(size=shape).astype(kind) for shape in ((3, 5), (5, 7), ()))
+    zero = np.zeros_like(zero)
+    sizes = [np.array(value, np.float32) for value in (0.5, 0.25, 0.125)]
+    case = NodeCase("QLinearMatMul", [a, sizes[0], zero, b, sizes[1], zero, sizes[2], zero], domain="")
+    model, feeds = model_of([case])
+    found = run_package(model, feeds, tmp_path)[0]
+    want = (a.astype(np.float32) @ b.astype(np.float32)).astype(kind)
+    assert found.dtype == want.dtype
+    np.testing.assert_allclose(found.astype(np.float32), want.astype(np.float32), rtol=0.26)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])

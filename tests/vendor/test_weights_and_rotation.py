@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
-import pytest
 
-from meta_infer.frontend.import_model import import_model
-from meta_infer.support.errors import UnsupportedError
-
-from .one_model import NodeCase, check, model_of, weights
+from .one_model import NodeCase, check, weights
 
 RNG = np.random.default_rng(17)
 
@@ -41,15 +36,6 @@ def test_nbits(tmp_path: Path) -> None:
            product((3,), 8, 48, zeros="packed", bias=True), product((3,), 5, 32, zeros="float"),
            product((3,), 8, 64, bits=8, zeros="packed"), product((3,), 8, 64, bits=8),
            product((0,), 8, 32), product((3,), 8, 40, zeros="packed", held=weights())], tmp_path)
-
-
-def test_prepacked_weights_are_refused(tmp_path: Path) -> None:
-    case = product((3,), 8, 32)
-    model, _ = model_of([NodeCase(case.op, case.inputs, {**case.attrs, "weight_prepacked": 1})])
-    path = tmp_path / "model.onnx"
-    onnx.save(model, path)
-    with pytest.raises(UnsupportedError, match="weight_prepacked"):
-        import_model(path)
 
 
 def test_rotary(tmp_path: Path) -> None:

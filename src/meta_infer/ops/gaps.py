@@ -43,6 +43,15 @@ GAPS: tuple[Gap, ...] = (
         "they expect 1.9e-7 of a single-precision FFT's rounding where the exact result is 0", "nothing: ours is closer"),
     Gap("Bernoulli", "cases test_bernoulli* of onnx", "ONNX leaves the generator open; they expect numpy's draws from the "
         "middle of a sequence", "nothing: draws are reproducible, from a seed"),
+    Gap("Attention", "do_rotary or past_present_share_buffer (com.microsoft)", "tensors are never written in place",
+        "RotaryEmbedding before it; past and present as two tensors"),
+    Gap("MultiHeadAttention", "past_sequence_length, cache_indirection", "tensors are never written in place",
+        "past and present as two tensors"),
+    Gap("GroupQueryAttention", "a quantised or sliding-window cache, query_seqlens, output_qk",
+        "forms for GPUs and for debugging, which exporters leave off", "a whole cache in the query's dtype"),
+    Gap("RotaryEmbedding", "is_packed_batching (com.microsoft)", "rows of a batch have one length", "one row each"),
+    Gap("MatMulNBits", "weight_prepacked", "the order of the bytes is one device's own", "weight_prepacked 0"),
+    Gap("SkipLayerNormalization", "mean or inv_std_var is used", "inference only", "export in inference mode"),
 )
 
 

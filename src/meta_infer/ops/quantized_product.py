@@ -44,9 +44,21 @@ def _import_qlinear_matmul(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]
     """1-D parameters are one per row of a and y, one per column of b."""
     b = NodeBuilder.importing(node, ctx)
     a, a_scale, a_zero, right, b_scale, b_zero, y_scale, y_zero = node.inputs
+    if ctx.type_of(a).dtype.is_float:
+        return _float8_matmul(b, node, ctx)
     factor = b.emit("Mul", _scale(b, ctx, a_scale, 2, 0), _scale(b, ctx, b_scale, 2, 1))
     total = emit_matmul(b, ctx, a, right, a_zero, b_zero)
     _finish(b, ctx, total, factor, y_scale, y_zero, 2, 0, node.outputs[0])
+    return b.nodes
+
+
+def _float8_matmul(b: NodeBuilder, node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """Floats of 8 bits (since opset 21) have no zero point; the product is one of float32."""
+    a, a_scale, _, right, b_scale, _, y_scale, y_zero = node.inputs
+    factor = b.emit("Mul", _scale(b, ctx, a_scale, 2, 0), _scale(b, ctx, b_scale, 2, 1))
+    steps = b.emit("Div", factor, _scale(b, ctx, y_scale, 2, 0))
+    found = b.emit("Mul", b.emit("MatMul", b.cast(a, FLOAT32), b.cast(right, FLOAT32)), steps)
+    b.emit("Cast", found, out=node.outputs[0], to=ctx.type_of(y_zero).dtype, saturate=True)
     return b.nodes
 
 
