@@ -102,10 +102,12 @@ class Node:
     def reads(self) -> tuple[str, ...]:
         """Every value that must be computed before this node: its operands, and what makes its attributes' sizes known.
 
-        Reshape(%x) {shape = ([n], 2)} waits for the value that tells n, though it reads no element of it.
+        Reshape(%x) {shape = ([n], 2)} waits for the value that tells n, though it reads no element of it. Sizes that the
+        inputs of its own regions tell are known there only.
         """
+        own = {*self.outputs, *(name for region in self.regions for name in region.inputs)}
         makers = [s.maker for attr in self.attrs.values() for s in attr_symbols(attr) if s.maker]
-        return tuple(dict.fromkeys([*self.operands, *(m for m in makers if m not in self.outputs)]))
+        return tuple(dict.fromkeys([*self.operands, *(m for m in makers if m not in own)]))
 
 
 @dataclass(frozen=True)
