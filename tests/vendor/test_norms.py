@@ -49,3 +49,18 @@ def test_embeddings(tmp_path: Path) -> None:
            NodeCase(op, [ids(20, 2, 5), None, *bare], outputs=2),
            NodeCase(op, [ids(20, 2, 5), ids(2, 2, 5), *tables, None, ids(7, 2, 5)], outputs=(True, True, True)),
            NodeCase(op, [ids(20, 3, 7), None, *bare, None, ids(7, 1, 7)], {"epsilon": 1e-3}, outputs=2)], tmp_path)
+
+
+def test_quantised_embeddings(tmp_path: Path) -> None:
+    def table(*shape: int) -> np.ndarray:
+        return RNG.integers(0, 256, shape).astype(np.uint8)
+
+    def scale() -> np.ndarray:
+        return np.array(RNG.uniform(0.01, 0.03), np.float32)
+
+    op, mask = "QEmbedLayerNormalization", np.array([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0]], np.int32)
+    whole = [ids(20, 2, 5), ids(2, 2, 5), table(20, 8), table(7, 8), table(2, 8), table(8), table(8), mask,
+             *(scale() for _ in range(5)), *(table() for _ in range(5))]
+    bare = [None if i in (1, 4, 7, 10, 15) else value for i, value in enumerate(whole)]
+    check([NodeCase(op, whole, outputs=2, constants=weights(*range(2, 7), *range(8, 18))),
+           NodeCase(op, bare, {"epsilon": 1e-3}, outputs=2)], tmp_path)

@@ -91,6 +91,12 @@ VENDORS: tuple[Vendor, ...] = (
            "input_ids:int32 segment_ids:int32? word_embedding:T=half position_embedding:T segment_embedding:T? gamma:T "
            "beta:T mask:int32? position_ids:int32?", "output:T mask_index:int32? embedding_sum:T?",
            {**_NORM, "mask_index_type": INT}),
+    Vendor("QEmbedLayerNormalization",
+           "input_ids:int32 segment_ids:int32? word_embedding_quant:Q=byte position_embedding_quant:Q "
+           "segment_embedding:Q? gamma_quant:Q beta_quant:Q mask:int32? word_embedding_scale:single "
+           "position_embedding_scale:single segment_embedding_scale:single? gamma_scale:single beta_scale:single "
+           "word_embedding_zero_point:Q position_embedding_zero_point:Q segment_embedding_zero_point:Q? "
+           "gamma_zero_point:Q beta_zero_point:Q", "layernorm_out:single mask_index_out:int32", _NORM),
     # Attention.
     Vendor("Attention", "input:T=float weights:T bias:T? mask_index:int32? past:T? attention_bias:T? "
            "past_sequence_length:int32?", "output:T present:T?",

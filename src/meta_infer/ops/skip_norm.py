@@ -16,6 +16,7 @@ from meta_infer.ir.shapes import Dim
 from meta_infer.ops.importing import attr_float, attr_int, axis_in, present, shape_of, unsupported, wanted
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+from meta_infer.ops.requantize import dequantize
 from meta_infer.support.dtypes import FLOAT32, INT32, DType
 
 MICROSOFT = "com.microsoft"
@@ -71,22 +72,49 @@ def _sum_name(node: OnnxNode) -> str:
 
 def _import_embed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """norm(words[ids] + positions[0..S or position_ids] + segments[segment_ids]); the second output counts the mask."""
-    b, (batch, steps) = NodeBuilder.importing(node, ctx), shape_of(node, ctx)
+    b = NodeBuilder.importing(node, ctx)
     ids, segment_ids, words, positions, segments, gamma, beta = node.inputs[:7]
+    terms = _embeddings(b, node, ctx, ids, segment_ids, words, positions, segments, 8)
+    sum_name = node.outputs[2] if wanted(node, 2) else ""
+    return _embedded(b, node, ctx, terms, gamma, beta, sum_name)
+
+
+def _import_quantized_embed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """The same with 8-bit tables, gamma and beta, each with a scale and a zero point; looked up first, then widened."""
+    b = NodeBuilder.importing(node, ctx)
+    ids, segment_ids, words, positions, segments, gamma, beta = node.inputs[:7]
+    terms = _embeddings(b, node, ctx, ids, segment_ids, words, positions, segments, len(node.inputs))
+    places = (0, 1, 2) if segments else (0, 1)
+    wide = [dequantize(b, ctx, term, node.inputs[8 + i], node.inputs[13 + i])
+            for i, term in zip(places, terms, strict=True)]
+    gamma, beta = (dequantize(b, ctx, name, node.inputs[8 + i], node.inputs[13 + i])
+                   for i, name in ((3, gamma), (4, beta)))
+    return _embedded(b, node, ctx, wide, gamma, beta, "")
+
+
+def _embeddings(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, ids: str, segment_ids: str, words: str,
+                positions: str, segments: str, place: int) -> list[str]:
+    """Rows of the tables of words, positions and, if there are any, segments; input `place` may hold positions."""
     if bool(segment_ids) != bool(segments):
         raise unsupported(node, "segment_ids and segment_embedding must be given together", "give both or neither")
-    place = node.inputs[8] if present(node, 8) else ""
-    width: Dim = ctx.type_of(positions).shape[1]
-    at = b.emit("Gather", positions, place, axis=0) if place else b.emit(
-        "Slice", positions, starts=(0, 0), sizes=(steps, width), steps=(1, 1))
-    sum_name = node.outputs[2] if wanted(node, 2) else ""
-    total = b.emit("Add", b.emit("Gather", words, ids, axis=0), at, out="" if segments else sum_name)
-    if segments:
-        total = b.emit("Add", total, b.emit("Gather", segments, segment_ids, axis=0), out=sum_name)
+    rows = b.emit("Gather", words, ids, axis=0)
+    if present(node, place):
+        at = b.emit("Gather", positions, node.inputs[place], axis=0)
+    else:
+        steps, width = shape_of(node, ctx)[1], ctx.type_of(positions).shape[1]
+        at = b.emit("Slice", positions, starts=(0, 0), sizes=(steps, width), steps=(1, 1))
+    return [rows, at, b.emit("Gather", segments, segment_ids, axis=0)] if segments else [rows, at]
+
+
+def _embedded(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, terms: list[str], gamma: str, beta: str,
+              sum_name: str) -> Iterable[Node]:
+    total = b.emit("Add", terms[0], terms[1], out="" if terms[2:] else sum_name)
+    if terms[2:]:
+        total = b.emit("Add", total, terms[2], out=sum_name)
     b.emit("LayerNormalization", total, gamma, beta, out=node.outputs[0] or ctx.fresh("unused"), axis=2,
            epsilon=attr_float(node, "epsilon", 1e-12))
     if wanted(node, 1):
-        _count_mask(b, node, batch)
+        _count_mask(b, node, shape_of(node, ctx)[0])
     return b.nodes
 
 
@@ -104,4 +132,5 @@ IMPORTS: tuple[OnnxImport, ...] = (
     OnnxImport("SkipLayerNormalization", 1, convert=partial(_import_skip, simplified=False), domain=MICROSOFT),
     OnnxImport("SkipSimplifiedLayerNormalization", 1, convert=partial(_import_skip, simplified=True),
                domain=MICROSOFT),
-    OnnxImport("EmbedLayerNormalization", 1, convert=_import_embed, domain=MICROSOFT))
+    OnnxImport("EmbedLayerNormalization", 1, convert=_import_embed, domain=MICROSOFT),
+    OnnxImport("QEmbedLayerNormalization", 1, convert=_import_quantized_embed, domain=MICROSOFT))
