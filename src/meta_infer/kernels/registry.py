@@ -45,6 +45,7 @@ from meta_infer.kernels.softmax import SOFTMAX
 from meta_infer.kernels.top_k import TOP_K
 from meta_infer.kernels.transpose import TRANSPOSE
 from meta_infer.kernels.unique import UNIQUE
+from meta_infer.kernels.tree_walk import TREE_WALK
 
 KERNELS: tuple[Kernel, ...] = (
     CONV_POINTWISE,
@@ -71,6 +72,7 @@ KERNELS: tuple[Kernel, ...] = (
     ARG_REDUCE,
     SCAN,
     RANDOM,
+    TREE_WALK,
     LSTM,
     GRU,
     RNN,

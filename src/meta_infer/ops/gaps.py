@@ -52,6 +52,12 @@ GAPS: tuple[Gap, ...] = (
     Gap("RotaryEmbedding", "is_packed_batching (com.microsoft)", "rows of a batch have one length", "one row each"),
     Gap("MatMulNBits", "weight_prepacked", "the order of the bytes is one device's own", "weight_prepacked 0"),
     Gap("SkipLayerNormalization", "mean or inv_std_var is used", "inference only", "export in inference mode"),
+    Gap("LabelEncoder", "strings as keys or values", "tensors of strings are not supported", "encode strings before"),
+    Gap("TreeEnsembleClassifier", "labels that are strings", "tensors of strings are not supported", "number the classes"),
+    Gap("LinearClassifier", "labels that are strings", "tensors of strings are not supported", "number the classes"),
+    Gap("TfIdfVectorizer", "a pool of strings", "tensors of strings are not supported", "number the tokens before"),
+    Gap("ImageDecoder", "all", "decoding files is I/O with a library per format, not computation",
+        "decode with the application's own image library"),
 )
 
 
