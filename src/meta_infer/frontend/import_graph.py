@@ -21,8 +21,10 @@ from meta_infer.frontend.load_onnx import LoadedModel
 from meta_infer.frontend.loop_operands import LOOPS, Operands, loop_operands
 from meta_infer.frontend.names import NameTable
 from meta_infer.frontend.schemas import schema_for, suggestion
+from meta_infer.frontend.settle_sizes import settle_sizes
 from meta_infer.frontend.shape_mismatch import ShapeMismatch
 from meta_infer.frontend.topology import reads_of, sorted_nodes
+from meta_infer.frontend.value_numbers import ValueNumbers, finds_sizes
 from meta_infer.ir.graph import Graph, Node, Value, free_names
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.ops.infer import constant_type, infer_node
@@ -43,6 +45,7 @@ class _Body:
     nodes: list[Node] = field(default_factory=list)
     values: dict[str, Value] = field(default_factory=dict)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: ValueNumbers = field(default_factory=ValueNumbers)
 
 
 class GraphImporter:
@@ -165,6 +168,9 @@ class GraphImporter:
     def _emit(self, body: _Body, node: Node) -> None:
         """Type the outputs of a core node and add it, or the constants it is known to give."""
         try:
+            before, node = settle_sizes(node, self._types, self._known, self._names.unique)
+            for other in before:
+                self._emit(body, other)
             types = infer_node(node, self._types, self._known, self._fresh_symbol)[:len(node.outputs)]
         except ShapeError as error:                      # `_explained` names node and operands as the model does
             text = str(error).removeprefix(f"{node.label}: ").rsplit("; its inputs are", 1)[0]
@@ -176,6 +182,12 @@ class GraphImporter:
             for name, array in zip(node.outputs, folded, strict=False):
                 if name:
                     self._constant(body, name, array)
+            return
+        first = body.numbers.equal_node(node, self._known)
+        if first is not None and finds_sizes(node, types):
+            for name, same in zip(node.outputs, first.outputs, strict=True):
+                if name:
+                    self._emit(body, Node("Identity", (same,), (name,), origins=node.origins))
             return
         for name, found in zip(node.outputs, types, strict=True):
             if name:
@@ -189,7 +201,8 @@ class GraphImporter:
             return name
 
         return ImportContext(constant, self._names.unique, self._known.get, self._types.__getitem__,
-                             partial(self._emit_for, body, origin), self._fresh_symbol)
+                             partial(self._emit_for, body, origin), self._fresh_symbol,
+                             lambda name, ranges: body.numbers.sizes(name, ranges, self._known))
 
     # --- subgraphs --------------------------------------------------------------------------------------------
 
@@ -250,7 +263,7 @@ class GraphImporter:
                              hint="export the model again")
         inner = _Body(body.names.new_child(), f"{name} of {label}",
                       {value.name: value for value in (*branch.value_info, *branch.output)},
-                      body.nodes, body.values, body.constants)
+                      body.nodes, body.values, body.constants, body.numbers)
         for tensor in branch.initializer:
             array = self._model.array(tensor, f"initialiser {tensor.name!r}")
             self._constant(inner, self._name(inner, tensor.name), array)

@@ -10,13 +10,14 @@ from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.pooling import sized_while_running
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
-from meta_infer.ir.shapes import Expr, Symbol, symbols_of
+from meta_infer.ir.shapes import Expr, Symbol, product, symbols_of
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower.control_flow import lower_if
 from meta_infer.lower.convert_layout import buffer_in_layout
 from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
 from meta_infer.lower.loop import lower_loop
 from meta_infer.lower.program_builder import ProgramBuilder
+from meta_infer.lower.size_checks import size_checks
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.ops.attrs import dims_of
 from meta_infer.ops.registry import op_named
@@ -50,6 +51,7 @@ class Lowerer:
 
     def _lower_group(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant
+        commands += size_checks(group)
         if op_named(group.anchor.op).is_control_flow:
             (lower_if if group.anchor.op == "If" else lower_loop)(self, group, plan, commands)
         elif variant.kernel == "view":
@@ -106,8 +108,9 @@ def _place_outputs(plan: Plan, builder: ProgramBuilder) -> None:
             and slice_view_offset(p.group, p.variant) is None for n in p.group.outputs}
     graph = plan.graph
     for name in dict.fromkeys(graph.outputs):
-        source = name
-        while source in views:
+        source, elements = name, product(graph.values[name].shape)
+        # A view whose size is compared while running may be smaller than what is written before that.
+        while source in views and product(graph.values[views[source]].shape) == elements:
             source = views[source]
         if source not in made or plan.formats[source].layout != PLAIN:
             continue

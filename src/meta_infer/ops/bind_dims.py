@@ -44,13 +44,16 @@ def bind_dims(node: OnnxNode, ctx: ImportContext, name: str, ranges: Sequence[tu
               hint: str) -> tuple[Dim, ...]:
     """Elements of the int64 vector (or scalar) `name` as sizes, element i in `ranges[i]`, both ends included.
 
-    What is known already stays as it is; a BindDims node is added for the rest.
+    What is known already stays as it is, and what is equal has the same symbols; a BindDims node is added for the rest.
     """
     known, content = ctx.known(name), ctx.type_of(name).content
     if known is not None:
         return tuple(int(x) for x in np.asarray(known).reshape(-1))
     if content is not None:
         return content
+    before = ctx.bound_before(name, tuple(ranges))
+    if before is not None:
+        return before
     bound = ctx.fresh(f"{name}/sizes")
     sizes = tuple(ctx.fresh_symbol(f"{hint}_{i}" if len(ranges) > 1 else hint, lo, hi, bound)
                   for i, (lo, hi) in enumerate(ranges))

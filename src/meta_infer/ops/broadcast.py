@@ -1,11 +1,18 @@
-"""Numpy broadcasting of shapes with symbolic dims, and of small known contents."""
+"""Numpy broadcasting of shapes with symbolic dims, and of small known contents.
+
+Sizes that inputs give must be proven equal at build. Sizes that data tells while running (`is_found`) seldom can be:
+an importer compares such operands by AssertShape nodes, and repeats those that may be 1 by Expand nodes, before any
+other op sees them (frontend/settle_sizes.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from meta_infer.ir.graph import Shape
-from meta_infer.ir.shapes import Dim, bounds
+from meta_infer.ir.shapes import Dim, bounds, dim_max, dim_min, symbols_of
 from meta_infer.ops.opdef import ShapeError
 
 CONTENT_LIMIT = 4096
@@ -16,6 +23,39 @@ def text(shape: Sequence[Dim]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+Pairs = list[tuple[Dim, Dim]]
+
+_ASSUMED: ContextVar[Pairs | None] = ContextVar("_ASSUMED", default=None)
+
+
+@contextmanager
+def assumed_equal() -> Iterator[Pairs]:
+    """Inside, sizes that data tells are taken to be equal where they must be; the pairs are those to be compared."""
+    pairs: Pairs = []
+    token = _ASSUMED.set(pairs)
+    try:
+        yield pairs
+    finally:
+        _ASSUMED.reset(token)
+
+
+def is_found(*dims: Dim) -> bool:
+    """Whether data tells some of these sizes, while the model runs."""
+    return any(symbol.maker for dim in dims for symbol in symbols_of(dim))
+
+
+def better_known(a: Dim, b: Dim) -> Dim:
+    """The one of two equal sizes of which more is known at build."""
+    return b if isinstance(b, int) or (is_found(a) and not is_found(b)) else a
+
+
+def check_may_equal(a: Dim, b: Dim) -> None:
+    """Raises ShapeError when two sizes are never equal."""
+    low, high = bounds(a - b)
+    if low > 0 or high < 0:
+        raise ShapeError(f"dimensions {a} and {b} differ")
+
+
 def same_dim(a: Dim, b: Dim) -> Dim:
     """The one size that two dims which must agree have.
 
@@ -24,23 +64,45 @@ def same_dim(a: Dim, b: Dim) -> Dim:
     """
     if a == b:
         return a
-    low, high = bounds(a - b)
-    if low > 0 or high < 0:
-        raise ShapeError(f"dimensions {a} and {b} differ")
+    check_may_equal(a, b)
+    pairs = _ASSUMED.get()
+    if pairs is not None and is_found(a, b):
+        pairs.append((a, b))
+        return better_known(a, b)
     if isinstance(a, int) or isinstance(b, int):
         raise ShapeError(f"dimensions {a} and {b} agree for some of the sizes in range only; narrow the range")
     raise ShapeError(f"dimensions {a} and {b} cannot be proven equal; give them the same name or a fixed size")
 
 
+def may_be_one(dim: Dim) -> bool:
+    """Whether 1 is in the range of a size."""
+    low, high = bounds(dim)
+    return low <= 1 <= high
+
+
 def broadcast_dim(a: Dim, b: Dim) -> Dim:
-    """Size of two dims broadcast against each other; which one of them is 1 must be known."""
+    """Size of two dims broadcast against each other; which one of them is 1 must be known, unless data tells them."""
     if a == b or b == 1:
         return a
     if a == 1:
         return b
     if isinstance(a, int) and isinstance(b, int):
         raise ShapeError(f"dimensions {a} and {b} do not broadcast")
+    if is_found(a, b) and _ASSUMED.get() is None:
+        return _broadcast_found(a, b)
     return same_dim(a, b)
+
+
+def _broadcast_found(a: Dim, b: Dim) -> Dim:
+    """The size if a is b, a is 1 or b is 1: nothing else passes the comparison while running."""
+    if not may_be_one(a) and not may_be_one(b):
+        check_may_equal(a, b)
+        return better_known(a, b)
+    if not may_be_one(b):
+        return b
+    if not may_be_one(a):
+        return a
+    return dim_max(a, b) * dim_min(dim_min(a, b), 1)     # 0 and 1 give 0
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

@@ -10,7 +10,7 @@ from meta_infer.ir.graph import Node, Shape
 from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.bind_dims import bind_dims, sizes_input
-from meta_infer.ops.broadcast import broadcast_content, broadcast_shapes, text
+from meta_infer.ops.broadcast import broadcast_content, broadcast_dim, broadcast_shapes, is_found, text
 from meta_infer.ops.elementwise import bools, floats, ints
 from meta_infer.ops.importing import core_node, dims_input, is_known, shape_of, unsupported
 from meta_infer.ops.opdef import (
@@ -31,7 +31,9 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     x, shape = ctx.input(0), dims_of(ctx.node.attrs, "shape")
     if len(x.shape) > len(shape):
         raise ShapeError(f"{text(x.shape)} does not expand to the lower rank of {text(shape)}")
-    broadcast_shapes(x.shape, shape)
+    for own, wanted in zip(reversed(x.shape), reversed(shape), strict=False):
+        if own != wanted and broadcast_dim(own, wanted) != wanted and not is_found(own, wanted):
+            raise ShapeError(f"{text(x.shape)} does not expand to {text(shape)}")
     return (TensorType(x.dtype, shape, broadcast_content([ctx.content(0)], shape, lambda element: element)),)
 
 

@@ -117,6 +117,8 @@ class ImportContext:
     type_of: Callable[[str], TensorType]
     emit: Callable[[Node], None]                        # adds a core node at once, before those the importer gives
     fresh_symbol: Callable[[str, int, int, str], Dim]   # (hint, lo, hi, value that tells the size while running)
+    bound_before: Callable[[str, tuple[tuple[int, int], ...]], tuple[Dim, ...] | None]
+    # ^ (vector, ranges): sizes within the ranges that an equal vector has been bound to already
 
 
 Importer = Callable[[OnnxNode, ImportContext], Iterable[Node]]

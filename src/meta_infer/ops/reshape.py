@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds, divisible, product, symbols_of
+from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds, divisible, product
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.bind_dims import bind_dims
-from meta_infer.ops.broadcast import text
+from meta_infer.ops.broadcast import is_found, text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
     attr_int,
@@ -44,7 +44,7 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     if low > 0 or high < 0:
         raise ShapeError(f"cannot view {text(x.shape)} as {text(shape)}: the number of elements differs")
     unsure = count != wanted and (isinstance(count, int) or isinstance(wanted, int))
-    if unsure and not found_while_running((*x.shape, *shape)):
+    if unsure and not is_found(*x.shape, *shape):        # whether sizes that data tells fit is checked while running
         raise ShapeError(f"can view {text(x.shape)} as {text(shape)} for some of the sizes in range only; "
                          "narrow the range")
     return (TensorType(x.dtype, shape, ctx.content(0) if len(shape) <= 1 else None),)
@@ -75,7 +75,8 @@ def resolve_shape(node: OnnxNode, old: Shape, wanted: tuple[Dim, ...], allow_zer
     total = product(old)
     if shape.count(-1) > 1 or (isinstance(total, int) and isinstance(rest, int) and (not rest or total % rest)):
         raise unsupported(node, f"{text(old)} cannot be viewed as {text(shape)}", "check the shape operand")
-    if not isinstance(total, int) and isinstance(rest, int) and rest > 1 and not divisible(total, rest):
+    if not isinstance(total, int) and isinstance(rest, int) and rest > 1 and not (
+            divisible(total, rest) or is_found(total)):
         raise ShapeError(f"the elements of {text(old)} are a multiple of {rest} for some of the sizes in range only; "
                          "narrow the range")
     if rest == 0 or bounds(rest)[0] < 0:
@@ -104,11 +105,6 @@ def _computed_shape(node: OnnxNode, ctx: ImportContext) -> Shape:
     shape = math.where(open, math.div(total, rest), shape)
     fewest, most = bounds(product(old))
     return bind_dims(node, ctx, shape, [(0, most if fewest > 0 else UNBOUNDED)] * rank, "reshape")
-
-
-def found_while_running(shape: Shape) -> bool:
-    """Whether some size of `shape` is told by data: whether it fits is checked while running."""
-    return any(symbol.maker for dim in shape for symbol in symbols_of(dim))
 
 
 def _squeeze(node: OnnxNode, shape: Shape, axes: tuple[int, ...] | None) -> tuple[Node, ...]:

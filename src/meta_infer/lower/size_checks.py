@@ -1,0 +1,25 @@
+"""What is compared while running: sizes that only data tells, where a node needs them to fit."""
+
+from __future__ import annotations
+
+from meta_infer.ir.group import Group
+from meta_infer.ir.program import CheckDims, Command
+from meta_infer.ir.shapes import product
+from meta_infer.ops.broadcast import is_found, text
+
+
+def size_checks(group: Group) -> list[Command]:
+    """The checks that must pass before `group` runs; see frontend/settle_sizes.py for the nodes that need them."""
+    node = group.anchor
+    if node.op not in ("AssertShape", "Expand", "Reshape"):
+        return []
+    old, new = group.values[node.inputs[0]].shape, group.values[node.outputs[0]].shape
+    said = f"{node.label}: {text(old)} does not fit {text(new)}"
+    if node.op == "Reshape":
+        a, b = product(old), product(new)
+        return [CheckDims(a, b, f"{said}, elements")] if a != b and is_found(a, b) else []
+    pairs = [(a, b) for a, b in zip(reversed(old), reversed(new), strict=False) if a not in (1, b)]
+    if node.op == "AssertShape":
+        return [CheckDims(a, b, f"{said}, {a}") for a, b in pairs]
+    # A size of 1 is repeated; any other must be the new one.
+    return [CheckDims((a - 1) * (a - b), 0, f"{said}, ({a} - 1) * ({a} - ({b}))") for a, b in pairs]
