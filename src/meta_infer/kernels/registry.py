@@ -23,6 +23,7 @@ from meta_infer.kernels.gru import GRU
 from meta_infer.kernels.iota import IOTA
 from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.layer_norm import LAYER_NORM
+from meta_infer.kernels.linear_attention import LINEAR_ATTENTION
 from meta_infer.kernels.lstm import LSTM
 from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
 from meta_infer.kernels.non_max_suppression import NON_MAX_SUPPRESSION
@@ -76,6 +77,7 @@ KERNELS: tuple[Kernel, ...] = (
     LSTM,
     GRU,
     RNN,
+    LINEAR_ATTENTION,
     ELEMENTWISE,
     TRANSPOSE,
     CONCAT,

@@ -12,6 +12,7 @@ from meta_infer.ops import (
     bind_dims,
     bitwise,
     cast,
+    causal_conv,
     clip,
     col2im,
     comparison,
@@ -39,6 +40,7 @@ from meta_infer.ops import (
     identity,
     integer_product,
     iota,
+    linear_attention,
     loop,
     lp_pool,
     lstm,
@@ -138,12 +140,14 @@ OPS: tuple[OpDef, ...] = (
     *lstm.OPS,
     *rnn.OPS,
     *gru.OPS,
+    *linear_attention.OPS,
     *conditional.OPS,
     *loop.OPS,
 )
 
 COMBINATIONS: tuple[OnnxImport, ...] = (
     *attention.IMPORTS,
+    *causal_conv.IMPORTS,
     *einsum.IMPORTS,
     *fused_attention.IMPORTS,
     *fused_product.IMPORTS,
