@@ -49,6 +49,9 @@ static mi_block *take_free(mi_session *s, size_t least, size_t most) {
 
 /* A block for `bytes` of contents, or NULL. */
 static mi_block *obtain(mi_session *s, int64_t bytes) {
+    if ((uint64_t)bytes > SIZE_MAX / 4) {
+        return NULL;
+    }
     size_t page = mi_os_page_bytes(), least = ((size_t)bytes + sizeof(mi_block) + page - 1) / page * page, size = LEAST;
     while (size < least) {
         size *= 2;
@@ -86,7 +89,7 @@ static mi_block *grow(mi_session *s, uint32_t root) {
     if (old != NULL && bytes <= old->bytes) {
         return old;
     }
-    if (old == NULL || (size_t)bytes > old->room) {
+    if (old == NULL || (uint64_t)bytes > old->room) {
         b = obtain(s, bytes);
     }
     if (b == NULL) {

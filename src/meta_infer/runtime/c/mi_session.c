@@ -134,7 +134,8 @@ static int64_t scratch_now(mi_session *s) {
 
 int32_t mi_reserve_scratch(mi_session *s, int64_t bytes, mi_error *error) {
     size_t page = mi_os_page_bytes(), stride = ((size_t)bytes + page) / page * page;    /* threads do not share a page */
-    unsigned char *scratch = bytes > ((int64_t)1 << 40) ? NULL : mi_os_map(stride * (size_t)s->threads);
+    bool possible = bytes <= (int64_t)1 << 40 && (uint64_t)bytes < SIZE_MAX / (2 * MI_MAX_THREADS);
+    unsigned char *scratch = possible ? mi_os_map(stride * (size_t)s->threads) : NULL;
     if (scratch == NULL) {
         return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes of scratch for each of %d threads", bytes,
                        (int64_t)s->threads);

@@ -10,11 +10,11 @@
 
 /* Memory of a pool buffer: the beginning of a mapping, the contents behind it. */
 typedef struct mi_block {
+    _Alignas(MI_ALIGNMENT)          /* the contents keep the alignment of buffers */
     struct mi_block *next;          /* of the free ones */
     size_t room;                    /* bytes for contents */
     unsigned char *data;            /* where they begin */
     int64_t bytes;                  /* what they were laid out for */
-    unsigned char unused[32];       /* the contents keep the alignment of buffers */
 } mi_block;
 
 struct mi_session {
