@@ -126,3 +126,22 @@ def test_one_output_of_top_k() -> None:
     x = np.random.default_rng(7).standard_normal((5, 40))
     for outputs in (("values", ""), ("", "indices")):
         run("TopK", TOP_K, {"x": x}, {"axis": 1, "k": (4,), "largest": True}, ("c",), outputs=outputs)
+
+
+def test_nothing_to_pick_from() -> None:
+    """An axis that turns out to be empty: no access at all, whatever the indices say."""
+    from meta_infer.ir.group import PLAIN
+
+    from .harness import PROFILE, run_group
+
+    empty = np.zeros((0, 3))
+    for op, kernel, arrays, attrs in (
+            ("ScatterElements", SCATTER, {"d": empty, "i": np.zeros((2, 3), np.int64), "u": np.ones((2, 3))},
+             {"axis": 0, "reduction": "none"}),
+            ("ScatterND", SCATTER, {"d": empty, "i": np.zeros((2, 1), np.int64), "u": np.ones((2, 3))},
+             {"reduction": "add"}),
+            ("GatherND", GATHER_ND, {"d": empty, "i": np.zeros((2, 1), np.int64)}, {"batch_dims": 0}),
+            ("GatherElements", GATHER_ELEMENTS, {"d": empty, "i": np.zeros((2, 3), np.int64)}, {"axis": 0})):
+        case = make_group(op, arrays, attrs, shapes={"d": (A.dim, 3)})
+        variant = next(iter(kernel.variants(case.group, PROFILE)))
+        run_group(case.group, kernel, variant, {"out": PLAIN}, case.arrays, engine="interpret")

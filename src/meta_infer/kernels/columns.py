@@ -15,6 +15,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, Type, cast, const, maximum, minimum
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.picks import unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN, unravel
 from meta_infer.kernels.sampling import bounded, linear_taps, real_of, sample_of
@@ -77,7 +78,7 @@ def _lower_deform(group: Group, variant: Variant, layouts: Mapping[str, Layout],
     sizes = [b.dim(d) for d in image.shape[2:]]
     plane, channels, length = b.dim(product(image.shape[2:])), b.dim(image.shape[1]), b.dim(product(spatial))
     taps = int(product(kernel))  # type: ignore[arg-type]
-    rows = b.dim(product((image.shape[0], *spatial))) * (groups * taps)
+    rows = unless_empty(b, b.dim(product((image.shape[0], *spatial))) * (groups * taps), product(image.shape[2:]))
     in_group = channels // groups
     per_chunk = maximum(const(GRAIN // 4) // maximum(in_group, 1), 1)
     with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:

@@ -10,7 +10,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import const, maximum, minimum
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.picks import flat_pick, pick
+from meta_infer.kernels.picks import flat_pick, pick, unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN, copy_lanes, copy_run, each_row, strides_of
 from meta_infer.ops.attrs import int_of
@@ -32,7 +32,8 @@ def _lower_nd(group: Group, variant: Variant, layouts: Mapping[str, Layout], pro
     src, index, dst = buffers[data.name], buffers[picks.name], buffers[group.outputs[0]]
     sizes = [b.dim(d) for d in data.shape[batch:batch + depth]]
     inner, box = b.dim(product(data.shape[batch + depth:])), b.dim(product(data.shape[batch:batch + depth]))
-    rows, per_batch = b.dim(product(picks.shape[:-1])), b.dim(product(picks.shape[batch:-1]))
+    rows = unless_empty(b, b.dim(product(picks.shape[:-1])), product(data.shape[batch:batch + depth]))
+    per_batch = b.dim(product(picks.shape[batch:-1]))
     per_chunk = maximum(const(GRAIN) // maximum(inner, 1), 1)
     with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:
         start = b.let(chunk * per_chunk, "start")
@@ -57,7 +58,7 @@ def _lower_elements(group: Group, variant: Variant, layouts: Mapping[str, Layout
             if i != axis:
                 fixed = fixed + coord * strides[i]
         fixed = b.let(fixed, "fixed")
-        with b.loop(0, b.dim(picks.shape[-1]), name="x") as x:
+        with b.loop(0, unless_empty(b, b.dim(picks.shape[-1]), data.shape[axis]), name="x") as x:
             place = fixed + pick(b, index, base + x, size) * strides[axis]
             b.store(dst, base + x, b.load(src, place if axis == last else place + x))
     func, dims = b.finish()

@@ -14,6 +14,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, Type, cast, const, maximum, minimum, select, unary
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.picks import unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN, unravel
 from meta_infer.kernels.sampling import Tap, bounded, cubic_weights, linear_taps, real_of, sample_of, zero_tap
@@ -82,7 +83,8 @@ def _lower_sample(group: Group, variant: Variant, layouts: Mapping[str, Layout],
     src, points, dst = buffers[image.name], buffers[grid.name], buffers[group.outputs[0]]
     sizes = [b.dim(d) for d in image.shape[2:]]
     plane, channels = b.dim(product(image.shape[2:])), b.dim(image.shape[1])
-    per_image, count = b.dim(product(grid.shape[1:-1])), b.dim(product(grid.shape[:-1]))
+    per_image = b.dim(product(grid.shape[1:-1]))
+    count = unless_empty(b, b.dim(product(grid.shape[:-1])), product(image.shape[2:]))
     taps_each = {"nearest": 1, "linear": 2, "cubic": 4}[mode] ** rank
     per_chunk = maximum(const(GRAIN) // maximum(channels * (2 * taps_each), 1), 1)
     with b.chunks((count + per_chunk - 1) // per_chunk) as chunk:

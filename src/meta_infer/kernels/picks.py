@@ -9,7 +9,13 @@ from collections.abc import Sequence
 
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, cast, const, maximum, minimum, select
+from meta_infer.ir.shapes import Dim, bounds
 from meta_infer.support.dtypes import INT64
+
+
+def unless_empty(b: Builder, count: Expr, size: Dim) -> Expr:
+    """`count`, or 0 when `size` is 0: then there is no element that an index could name, and nothing is done."""
+    return count if bounds(size)[0] > 0 else select(b.dim(size).gt(0), count, const(0))
 
 
 def pick(b: Builder, index: Buffer, at: Expr, size: Expr) -> Expr:

@@ -17,6 +17,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, mad, maximum, minimum, select, splat, unary
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.picks import unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.resize import coordinate, nearest
 from meta_infer.kernels.rows import GRAIN, along_row, copy_lanes, copy_run
@@ -136,7 +137,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     scales = buffers[names[1]] if len(names) > 1 and names[1] else None
     roi = buffers[names[2]] if len(names) > 2 and names[2] else None
     size, length, inner = b.dim(x.shape[at]), b.dim(out.shape[at]), b.dim(product(x.shape[at + 1:]))
-    rows = b.dim(product(out.shape[:at + 1]))
+    rows = unless_empty(b, b.dim(product(out.shape[:at + 1])), x.shape[at])
     sums, lanes = b.scratch("sums", real, inner), profile.lanes(real)
     per_chunk = maximum(const(GRAIN // 4) // maximum(inner, 1), 1)
     with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:

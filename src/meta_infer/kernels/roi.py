@@ -14,8 +14,10 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, Type, cast, const, maximum, minimum, select, unary
+from meta_infer.ir.shapes import product
 from meta_infer.kernels.fold import identity
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.picks import unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.sampling import Sample, bounded, real_of
 from meta_infer.ops.attrs import bool_of, float_of, int_of, ints_of, text_of
@@ -69,7 +71,7 @@ def _lower_align(group: Group, variant: Variant, layouts: Mapping[str, Layout], 
     src, regions, index, dst = (buffers[n] for n in (image.name, rois.name, batches.name, out.name))
     images, channels, height, width = (b.dim(d) for d in image.shape)
     values = b.scratch("values", real, channels)
-    cells = b.dim(out.shape[0] * (rows * columns))
+    cells = unless_empty(b, b.dim(out.shape[0] * (rows * columns)), product((image.shape[0], *image.shape[2:])))
     one, scale = const(1.0, Type(real)), const(float_of(attrs, "spatial_scale"), Type(real))
     with b.chunks((cells + (_CELLS - 1)) // _CELLS) as chunk:
         begin = b.let(chunk * _CELLS, "begin")
@@ -125,7 +127,7 @@ def _lower_pool(group: Group, variant: Variant, layouts: Mapping[str, Layout], p
     buffers = bind(b, group)
     src, regions, dst = (buffers[n] for n in (image.name, rois.name, out.name))
     images, channels, height, width = (b.dim(d) for d in image.shape)
-    cells = b.dim(out.shape[0] * (rows * columns))
+    cells = unless_empty(b, b.dim(out.shape[0] * (rows * columns)), image.shape[0])
     scale = const(float_of(attrs, "spatial_scale"), Type(real))
 
     def span(first: Expr, last: Expr, at: Expr, parts: int, size: Expr) -> tuple[Expr, Expr]:

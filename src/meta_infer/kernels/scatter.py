@@ -19,7 +19,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, const, maximum, minimum, select
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.picks import flat_pick, pick
+from meta_infer.kernels.picks import flat_pick, pick, unless_empty
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN, copy_lanes, copy_run, unravel
 from meta_infer.ops.attrs import int_of, text_of
@@ -94,7 +94,8 @@ def _scatter_elements(b: Builder, group: Group, profile: Profile) -> None:
                 place = b.let((row * size + at) * inner + left, "place")
                 copy_run(b, src, place, dst, place, right - left, copy_lanes(profile, src.dtype))
             picked_row, row_inside = _within(b, row, data.shape[:axis], picks.shape[:axis])
-            last = picked if row_inside is None else b.let(select(row_inside, picked, const(0)), "last")
+            picked_here = unless_empty(b, picked, data.shape[axis])
+            last = picked_here if row_inside is None else b.let(select(row_inside, picked_here, const(0)), "last")
             with b.loop(0, last, name="k") as k, b.loop(left, right, name="column") as column, ExitStack() as stack:
                 picked_column, inside = _within(b, column, data.shape[axis + 1:], picks.shape[axis + 1:])
                 if inside is not None:

@@ -1,6 +1,6 @@
-"""Row-wise moves that depend on a number per batch: ReverseSequence, TensorScatter, and OneHot.
+"""Row by row by a number that is data: ReverseSequence, TensorScatter, OneHot.
 
-Every output row is a copy of one input row, so chunks of rows are independent.
+Every output row is written once, from one input row or (OneHot) one index: chunks of rows are independent.
 """
 
 from __future__ import annotations
