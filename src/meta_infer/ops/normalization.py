@@ -22,7 +22,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.ops.statistics import batch_in_training, layer_statistics
+from meta_infer.ops.statistics import batch_in_training, layer_statistics, mean_variance
 from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 Arrays = Sequence[np.ndarray | None]
@@ -201,6 +201,7 @@ BATCH_NORMALIZATION = OpDef("BatchNormalization", _infer_channels, _batch, _batc
                              decompose=_decompose_batch)
 INSTANCE_NORMALIZATION = OpDef("InstanceNormalization", _infer_channels, _instance, _instance_samples,
                                (OnnxImport("InstanceNormalization", 6, convert=_import_instance),
-                                OnnxImport("GroupNormalization", 21, convert=_import_group)), flops=_flops)
+                                OnnxImport("GroupNormalization", 21, convert=_import_group),
+                                OnnxImport("MeanVarianceNormalization", 9, convert=mean_variance)), flops=_flops)
 
 OPS: tuple[OpDef, ...] = (LAYER_NORMALIZATION, BATCH_NORMALIZATION, INSTANCE_NORMALIZATION)

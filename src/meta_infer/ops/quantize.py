@@ -13,63 +13,53 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node, Shape
+from meta_infer.ir.graph import Node, Shape
 from meta_infer.ir.shapes import Dim, bounds
 from meta_infer.ops.broadcast import text
-from meta_infer.ops.importing import attr_int, axis_in, core_node, present, unsupported
+from meta_infer.ops.importing import attr_int, axis_in, present, unsupported
+from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.onnx_dtypes import ONNX_DTYPES
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
 from meta_infer.support.dtypes import FLOAT16, FLOAT32, FLOAT64, INT32, UINT8, DType
 
 
-class _Chain:
-    """Core nodes that stand for one ONNX node, each reading what those before it made."""
-
-    def __init__(self, node: OnnxNode, ctx: ImportContext) -> None:
-        self.node, self.ctx, self.nodes = node, ctx, list[Node]()
-
-    def add(self, op: str, *inputs: str, output: str = "", **attrs: Attr) -> str:
-        name = output or self.ctx.fresh(self.node.outputs[0])
-        self.nodes.append(core_node(self.node, op, inputs, (name,), **attrs))
-        return name
-
-    def cast(self, name: str, have: DType, to: DType) -> str:
-        return name if have == to else self.add("Cast", name, to=to)
+def _cast(build: NodeBuilder, name: str, have: DType, to: DType) -> str:
+    return name if have == to else build.cast(name, to)
 
 
-def _spread(chain: _Chain, name: str, shape: Shape, scale: Shape) -> str:
+def _spread(node: OnnxNode, build: NodeBuilder, name: str, shape: Shape, scale: Shape) -> str:
     """Scale or zero point `name` (of shape `scale`) in a shape that broadcasts against the data's `shape`."""
-    node = chain.node
     if not scale:
         return name
     if scale == (1,):
-        return chain.add("Reshape", name, shape=())
+        return build.reshape(name, ())
     axis, block = axis_in(node, attr_int(node, "axis", 1), len(shape)), attr_int(node, "block_size")
     if not block and len(scale) == 1:
-        return chain.add("Reshape", name, shape=tuple(scale[0] if i == axis else 1 for i in range(len(shape))))
+        return build.reshape(name, tuple(scale[0] if i == axis else 1 for i in range(len(shape))))
     if len(scale) != len(shape):
         raise unsupported(node, f"a scale of shape {text(scale)} does not fit data of shape {text(shape)}",
                           "give one scale, one per index of the axis, or one per block")
     if not block:
         raise unsupported(node, f"a scale of shape {text(scale)} needs a block_size", "set block_size")
-    return _per_element(chain, name, shape, scale, axis, block)
+    return _per_element(node, build, name, shape, scale, axis, block)
 
 
-def _per_element(chain: _Chain, name: str, shape: Shape, scale: Shape, axis: int, block: int) -> str:
+def _per_element(node: OnnxNode, build: NodeBuilder, name: str, shape: Shape, scale: Shape, axis: int,
+                 block: int) -> str:
     """Every scale repeated `block` times along `axis`, what is too much cut off."""
     count = scale[axis] * block
     low, high = bounds(count - shape[axis])
     if low < 0 or high >= block:
-        raise unsupported(chain.node, f"{scale[axis]} blocks of {block} do not cover axis {axis} of {text(shape)}",
+        raise unsupported(node, f"{scale[axis]} blocks of {block} do not cover axis {axis} of {text(shape)}",
                           "the number of blocks must be the size of the axis over block_size, rounded up")
     lead, tail = scale[:axis], scale[axis + 1:]
-    apart = chain.add("Reshape", name, shape=(*lead, scale[axis], 1, *tail))
-    repeated = chain.add("Expand", apart, shape=(*lead, scale[axis], block, *tail))
-    joined = chain.add("Reshape", repeated, shape=(*lead, count, *tail))
+    apart = build.reshape(name, (*lead, scale[axis], 1, *tail))
+    repeated = build.emit("Expand", apart, shape=(*lead, scale[axis], block, *tail))
+    joined = build.reshape(repeated, (*lead, count, *tail))
     if count == shape[axis]:
         return joined
     sizes: tuple[Dim, ...] = (*lead, shape[axis], *tail)
-    return chain.add("Slice", joined, starts=(0,) * len(shape), sizes=sizes, steps=(1,) * len(shape))
+    return build.emit("Slice", joined, starts=(0,) * len(shape), sizes=sizes, steps=(1,) * len(shape))
 
 
 def _dtype(node: OnnxNode, attribute: str) -> DType | None:
@@ -88,47 +78,47 @@ def _working(*dtypes: DType) -> DType:
 
 def _import_quantize(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """`precision` (since 23) is the type of the division; else it is the wider one of x and the scale."""
-    chain, x, scale = _Chain(node, ctx), *map(ctx.type_of, node.inputs[:2])
+    build, x, scale = NodeBuilder.importing(node, ctx), *map(ctx.type_of, node.inputs[:2])
     zero = ctx.type_of(node.inputs[2]) if present(node, 2) else None
     to = zero.dtype if zero is not None else _dtype(node, "output_dtype") or UINT8
     precision = _dtype(node, "precision")
-    steps = _spread(chain, node.inputs[1], x.shape, scale.shape)
+    steps = _spread(node, build, node.inputs[1], x.shape, scale.shape)
     if precision is not None:
         work = FLOAT32 if precision.is_narrow else precision
-        data = chain.cast(chain.cast(node.inputs[0], x.dtype, precision), precision, work)
-        steps = chain.cast(chain.cast(steps, scale.dtype, precision), precision, work)
+        data = _cast(build, _cast(build, node.inputs[0], x.dtype, precision), precision, work)
+        steps = _cast(build, _cast(build, steps, scale.dtype, precision), precision, work)
     else:
         work = _working(x.dtype, scale.dtype)
-        data, steps = chain.cast(node.inputs[0], x.dtype, work), chain.cast(steps, scale.dtype, work)
-    found = chain.add("Div", data, steps)
+        data, steps = _cast(build, node.inputs[0], x.dtype, work), _cast(build, steps, scale.dtype, work)
+    found = build.emit("Div", data, steps)
     if precision is not None:
-        found = chain.cast(chain.cast(found, work, precision), precision, work)
+        found = _cast(build, _cast(build, found, work, precision), precision, work)
     if to.is_integer:
-        found = chain.add("Round", found)
+        found = build.emit("Round", found)
     if zero is not None and (to.is_integer or to.bits < 8) and not _is_zero(ctx, node.inputs[2]):
         wide = FLOAT64 if work == FLOAT64 else FLOAT32
-        offset = chain.cast(_spread(chain, node.inputs[2], x.shape, zero.shape), zero.dtype, wide)
-        found = chain.add("Add", chain.cast(found, work, wide), offset)
+        offset = _cast(build, _spread(node, build, node.inputs[2], x.shape, zero.shape), zero.dtype, wide)
+        found = build.emit("Add", _cast(build, found, work, wide), offset)
     saturate = to.is_integer or (to.bits == 8 and bool(attr_int(node, "saturate", 1)))
-    chain.add("Cast", found, output=node.outputs[0], to=to, saturate=saturate)
-    return chain.nodes
+    build.emit("Cast", found, out=node.outputs[0], to=to, saturate=saturate)
+    return build.nodes
 
 
 def _import_dequantize(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Computed in float32, whatever the scale's type; the result has that of `output_dtype` (since 23) or the scale."""
-    chain, x, scale = _Chain(node, ctx), *map(ctx.type_of, node.inputs[:2])
+    build, x, scale = NodeBuilder.importing(node, ctx), *map(ctx.type_of, node.inputs[:2])
     to = _dtype(node, "output_dtype") or scale.dtype
-    data = chain.cast(node.inputs[0], x.dtype, FLOAT32)
+    data = _cast(build, node.inputs[0], x.dtype, FLOAT32)
     if present(node, 2) and x.dtype.is_integer and not _is_zero(ctx, node.inputs[2]):
         zero = ctx.type_of(node.inputs[2])
-        offset = _spread(chain, node.inputs[2], x.shape, zero.shape)
-        data = chain.add("Sub", data, chain.cast(offset, zero.dtype, FLOAT32))
-    steps = chain.cast(_spread(chain, node.inputs[1], x.shape, scale.shape), scale.dtype, FLOAT32)
+        offset = _spread(node, build, node.inputs[2], x.shape, zero.shape)
+        data = build.emit("Sub", data, _cast(build, offset, zero.dtype, FLOAT32))
+    steps = _cast(build, _spread(node, build, node.inputs[1], x.shape, scale.shape), scale.dtype, FLOAT32)
     if to == FLOAT32:
-        chain.add("Mul", data, steps, output=node.outputs[0])
+        build.emit("Mul", data, steps, out=node.outputs[0])
     else:
-        chain.add("Cast", chain.add("Mul", data, steps), output=node.outputs[0], to=to)
-    return chain.nodes
+        build.emit("Cast", build.emit("Mul", data, steps), out=node.outputs[0], to=to)
+    return build.nodes
 
 
 def _is_zero(ctx: ImportContext, name: str) -> bool:

@@ -6,10 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from meta_infer.ir.graph import Node
-from meta_infer.ops.importing import attr_float, shape_of, wanted
+from meta_infer.ops.importing import attr_float, attr_int, attr_ints, axis_in, shape_of, wanted
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxNode, ShapeError
-from meta_infer.support.dtypes import FLOAT32, DType
+from meta_infer.support.dtypes import BFLOAT16, FLOAT32, DType
+
+_ONNX_BFLOAT16 = 16                                     # its number in TensorProto.DataType
 
 
 def _moments(build: NodeBuilder, x: str, axes: tuple[int, ...]) -> tuple[str, str]:
@@ -24,16 +26,31 @@ def _root(build: NodeBuilder, variance: str, epsilon: float, dtype: DType) -> st
 
 
 def layer_statistics(node: OnnxNode, ctx: ImportContext, axis: int) -> Iterable[Node]:
-    """Outputs 1 and 2 of LayerNormalization, in float32 at least (`stash_type`)."""
+    """Outputs 1 and 2 of LayerNormalization, of the type that `stash_type` says and computed in float32 at least."""
     build, x, rank = NodeBuilder.importing(node, ctx), node.inputs[0], len(shape_of(node, ctx))
     dtype = ctx.type_of(x).dtype
     if dtype.bits < 32:
         x, dtype = build.cast(x, FLOAT32), FLOAT32
     mean, variance = _moments(build, x, tuple(range(axis, rank)))
+    stash = BFLOAT16 if attr_int(node, "stash_type", 1) == _ONNX_BFLOAT16 else FLOAT32
     if wanted(node, 1):
-        build.finish(mean, node.outputs[1])
+        build.cast(mean, stash, out=node.outputs[1])
     if wanted(node, 2):
-        build.emit("Reciprocal", _root(build, variance, attr_float(node, "epsilon", 1e-5), dtype), out=node.outputs[2])
+        root = _root(build, variance, attr_float(node, "epsilon", 1e-5), dtype)
+        build.cast(build.emit("Reciprocal", root), stash, out=node.outputs[2])
+    return build.nodes
+
+
+def mean_variance(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    """MeanVarianceNormalization: y = (x - mean) / (sqrt(variance) + 1e-9)."""
+    build, x, rank = NodeBuilder.importing(node, ctx), node.inputs[0], len(shape_of(node, ctx))
+    given = ctx.type_of(x).dtype
+    dtype = given if given.bits >= 32 else FLOAT32
+    wide = x if dtype == given else build.cast(x, dtype)
+    axes = tuple(sorted({axis_in(node, axis, rank) for axis in attr_ints(node, "axes") or (0, 2, 3)}))
+    mean, variance = _moments(build, wide, axes)
+    deviation = build.emit("Add", build.emit("Sqrt", variance), build.scalar(1e-9, dtype, "epsilon"))
+    build.cast(build.emit("Div", build.emit("Sub", wide, mean), deviation), given, out=node.outputs[0])
     return build.nodes
 
 
