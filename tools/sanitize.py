@@ -2,7 +2,7 @@
 
     python tools/sanitize.py                                # all small models and every real model there is
     python tools/sanitize.py resnet18 minilm_l6 --kinds asan tsan
-    python tools/sanitize.py tiny digits --kinds asan       # the small models of tests/build, and the demo's
+    python tools/sanitize.py tiny sized digits --kinds asan     # the small models of tests/build, and the demo's
 
 Each model is built, its generated C and the runtime are compiled by gcc with the sanitizer, and a C driver runs it in
 all arena modes at one and at two threads; outputs must be the same bytes everywhere. `arena` runs the package itself
@@ -21,6 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import onnx
+from tests.build.sized_models import CASES
 from tests.build.tiny_models import MODELS
 from tests.real_models import ModelMissing, find_model
 from tests.sanitizers.whole_package import CannotCheck, Unclean, check, compare_arenas
@@ -46,6 +47,10 @@ def models(names: Sequence[str], folder: Path) -> Iterator[tuple[str, Path]]:
             for tiny, make in MODELS.items():
                 onnx.save(make(), folder / f"{tiny}.onnx")
                 yield tiny, folder / f"{tiny}.onnx"
+        elif name == "sized":
+            for sized, (make, _) in CASES.items():
+                onnx.save(make(), folder / f"{sized}.onnx")
+                yield sized, folder / f"{sized}.onnx"
         elif name == "digits":
             yield name, DIGITS
         else:
@@ -61,7 +66,10 @@ def check_model(model: Path, kinds: Sequence[str], size: int, folder: Path) -> I
     package = api.build(model, output=folder / "model.bin", verify=False).path
     assert package is not None
     graph = import_model(model)
-    inputs = random_inputs(graph, small_point(graph.input_symbols, size), seed=0)
+    if model.stem in CASES:                                # their inputs hold sizes
+        inputs = CASES[model.stem][1][0]
+    else:
+        inputs = random_inputs(graph, small_point(graph.input_symbols, size), seed=0)
     for kind in kinds:
         start = time.monotonic()
         try:
@@ -78,7 +86,7 @@ def check_model(model: Path, kinds: Sequence[str], size: int, folder: Path) -> I
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=["tiny", "digits", *REAL])
+    parser.add_argument("models", nargs="*", default=["tiny", "sized", "digits", *REAL])
     parser.add_argument("--kinds", nargs="+", choices=("asan", "tsan", "arena"), default=["asan", "tsan", "arena"])
     parser.add_argument("--size", type=int, default=16, help="of dynamic dims, where their range has it")
     options = parser.parse_args()

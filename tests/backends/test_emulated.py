@@ -20,6 +20,7 @@ from meta_infer.support.errors import InputError, ToolchainError, UsageError
 from meta_infer.verify.reference import reference_session, run_reference
 from meta_infer.verify.samples import random_inputs
 from tests.build import tiny_models
+from tests.build.sized_models import CASES
 from tests.emulators import need_emulator
 from tests.models.control_flow import if_and_loop
 
@@ -85,6 +86,22 @@ def test_branches_and_loops(tmp_path: Path, isa: str) -> None:
         for got, want in zip(found.values(), run_reference(reference, given), strict=True):
             assert got.shape == want.shape
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_outputs_that_stay_in_the_session(tmp_path: Path) -> None:
+    """Sizes without a bound: the driver learns from the run where an output lies and how large it is."""
+    need_emulator("aarch64")
+    make, feeds = CASES["loop_that_grows"]
+    onnx.save(make(), tmp_path / "m.onnx")
+    package = api.build(tmp_path / "m.onnx", isa=("aarch64",), verify=False).path
+    reference = reference_session(tmp_path / "m.onnx")
+    assert package is not None
+    done = execute_emulated(package, feeds, 2, 1, 60.0, "aarch64")
+    assert isinstance(done, Execution), done
+    for given, found in zip(feeds, done.outputs, strict=True):
+        for got, want in zip(found.values(), run_reference(reference, given), strict=True):
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got, want, rtol=1e-4)
 
 
 def test_code_beyond_the_processor_ends_with_an_illegal_instruction(block: tuple[Path, Path],
