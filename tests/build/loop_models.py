@@ -133,8 +133,11 @@ def nested() -> tuple[onnx.ModelProto, list[Feeds]]:
     return m, [{"m": number(n), "init": floats(4), "xs": floats(t, 4)} for n, t in ((0, 1), (3, 2), (6, 5), (4, 9))]
 
 
-def positions() -> tuple[onnx.ModelProto, list[Feeds]]:
-    """Sizes computed from the number of the pass fit carried ones that grow by one; rows and slices at that number."""
+def positions(known: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
+    """Sizes computed from the number of the pass fit carried ones that grow by one; rows and slices at that number.
+
+    Where the trip count is not known, a slice might end before its position, which is checked while running.
+    """
     body = graph("b", [
         node("Add", ["i", "one0"], ["next"]), node("Unsqueeze", ["next", "axis"], ["end"]),
         node("Slice", ["xs", "zero1", "end", "axis"], ["seen"]), node("Concat", ["h", "new"], ["h1"], axis=0),
@@ -143,11 +146,13 @@ def positions() -> tuple[onnx.ModelProto, list[Feeds]]:
         [info("i", [], T.INT64), info("go", [], T.BOOL), info("h", ["k", 2])],
         [info("on", [], T.BOOL), info("h1", None), info("row", None), info("at", None)])
     m = model([node("Loop", ["m", "start", "none"], ["h", "rows", "ats"], body=body)],
-              [info("start", [], T.BOOL), info("limit", []), info("xs", [6, 2])], ["h", "rows", "ats"],
+              [info("start", [], T.BOOL), info("limit", []), info("xs", [6, 2]),
+               *([] if known else [info("m", [], T.INT64)])], ["h", "rows", "ats"],
               constant("none", np.zeros((0, 2), np.float32)), constant("new", floats(1, 2)),
               constant("one0", number(1)), constant("axis", np.array([0], np.int64)), constant("zero1", np.array([0], np.int64)),
-              constant("m", number(6)))
+              *([constant("m", number(6))] if known else []))
     return m, [{"start": number(s), "limit": np.array(limit, np.float32), "xs": floats(6, 2, seed=n)}
+               | ({} if known else {"m": number(6 - n % 2)})
                for n, (s, limit) in enumerate(((False, 0), (True, 99), (True, -99), (True, 0), (True, 1)))]
 
 
@@ -209,7 +214,8 @@ def scan_of_batches(lens: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
 
 MODELS: dict[str, Callable[[], tuple[onnx.ModelProto, list[Feeds]]]] = {
     "decoder": decoder, "shrinking": shrinking, "doubling": doubling, "branches": branches, "nested": nested,
-    "positions": positions, "unbounded": unbounded, "unread_rows": unread_rows,
+    "positions": lambda: positions(True), "positions_checked": lambda: positions(False), "unbounded": unbounded,
+    "unread_rows": unread_rows,
     "scan_plain": lambda: scan((0, 0), (0, 0), (0, 0), (0, 0)),
     "scan_back": lambda: scan((0, 0), (0, 0), (1, 0), (0, 1)),
     "scan_axes": lambda: scan((1, -1), (2, 1), (0, 1), (1, 0)),

@@ -218,28 +218,30 @@ class GraphImporter:
         """
         with self._explained(label, node.inputs):
             operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
-        iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), "")
+        names = self._names.copy()                       # what the body's first input will be called: it tells its sizes
+        maker = names.unique(graph.input[0].name) if graph.input else ""
+        iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), maker if node.op == "Loop" else "")
         stated = operands.carried_inputs(declared_sizes(graph))
         state = self._state()
         try:
             region = self._loop_body(body, graph, operands, CarriedShapes(operands.carried, iteration, operands.most),
-                                     iteration, label)
+                                     iteration, maker, label)
         except (MetaInferError, ShapeMismatch) as error:
             self._restore(state)
             shapes = CarriedShapes(operands.carried, iteration, operands.most, stated)
             if not shapes.relies_on_stated:
                 raise
             try:
-                region = self._loop_body(body, graph, operands, shapes, iteration, label)
+                region = self._loop_body(body, graph, operands, shapes, iteration, maker, label)
             except (MetaInferError, ShapeMismatch):
                 raise error from None
         return replace(node, attrs={**node.attrs, "iteration": (iteration,)}, regions={"body": region})
 
     def _loop_body(self, body: _Body, graph: GraphProto, operands: Operands, shapes: CarriedShapes, iteration: Dim,
-                   label: str) -> Graph:
+                   maker: str, label: str) -> Graph:
         while True:
             state = self._state()
-            types = shapes.types(lambda hint, low, high: self._fresh_symbol(hint, low, high, ""))
+            types = shapes.types(lambda hint, low, high: self._fresh_symbol(hint, low, high, maker))
             region = self._region(body, graph, operands.types(iteration, types), f"body of {label}", "body")
             if shapes.learn(operands.carried_results([self._types[name] for name in region.outputs])):
                 return region
