@@ -105,7 +105,7 @@ def test_a_wrong_index_stays_inside() -> None:
 def test_top_k_is_stable(dtype: type) -> None:
     """Few distinct values: of equal ones the lower index comes first, by selection and by sorting."""
     rng = np.random.default_rng(5)
-    for shape, axis, k, largest in (((3, 100), 1, 7, True), ((2, 37, 2), 1, 37, False), ((1, 1), 0, 1, True)):
+    for shape, axis, k, largest in (((3, 100), 1, 7, True), ((2, 37, 2), 1, 37, False), ((2, 3000), 1, 40, False)):
         x = rng.integers(0, 5, shape).astype(dtype)
         run("TopK", TOP_K, {"x": x}, {"axis": axis, "k": (k,), "largest": largest}, ("c",),
             outputs=("values", "indices"))
@@ -117,6 +117,10 @@ def test_top_k_of_nan_infinities_and_dynamic_k() -> None:
         for largest in (True, False):
             run("TopK", TOP_K, {"x": x}, {"axis": 1, "k": (k,), "largest": largest}, outputs=("values", "indices"))
     rng = np.random.default_rng(6)
+    run("TopK", TOP_K, {"x": rng.standard_normal((3, 5000))}, {"axis": 1, "k": (300,), "largest": True}, ("c",),
+        outputs=("values", "indices"))
+    run("TopK", TOP_K, {"x": np.arange(999)}, {"axis": 0, "k": (34,), "largest": True},
+        outputs=("values", "indices"))                     # every element is a candidate
     for size in (1, 33, 90):
         run("TopK", TOP_K, {"x": rng.standard_normal((4, size))}, {"axis": 1, "k": (B.dim,), "largest": True}, ("c",),
             {"x": (4, B.dim)}, ("values", "indices"))

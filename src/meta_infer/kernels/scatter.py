@@ -17,7 +17,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, const, maximum, minimum, select
-from meta_infer.ir.shapes import product
+from meta_infer.ir.shapes import product, upper
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.picks import flat_pick, pick, unless_empty
 from meta_infer.kernels.point import bind
@@ -90,9 +90,13 @@ def _scatter_elements(b: Builder, group: Group, profile: Profile) -> None:
             row = b.let(unit // blocks, "row")
             left = b.let(unit % blocks * _COLUMNS, "left")
             right = b.let(minimum(left + _COLUMNS, inner), "right")
-            with b.loop(0, size, name="at") as at:
-                place = b.let((row * size + at) * inner + left, "place")
-                copy_run(b, src, place, dst, place, right - left, copy_lanes(profile, src.dtype))
+            if upper(product(data.shape[axis + 1:])) <= _COLUMNS:        # the block is all there is: one run
+                whole = b.let(row * size * inner, "whole")
+                copy_run(b, src, whole, dst, whole, size * inner, copy_lanes(profile, src.dtype))
+            else:
+                with b.loop(0, size, name="at") as at:
+                    place = b.let((row * size + at) * inner + left, "place")
+                    copy_run(b, src, place, dst, place, right - left, copy_lanes(profile, src.dtype))
             picked_row, row_inside = _within(b, row, data.shape[:axis], picks.shape[:axis])
             picked_here = unless_empty(b, picked, data.shape[axis])
             last = picked_here if row_inside is None else b.let(select(row_inside, picked_here, const(0)), "last")

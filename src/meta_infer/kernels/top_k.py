@@ -1,7 +1,8 @@
 """TopK: the k best elements of every line along one axis and where they are, best first.
 
     few wanted:  a sorted list of the best so far; an element that beats the worst of them is inserted
-    many:        a merge sort of the whole line (bottom-up, between two halves of the scratch)
+    many:        candidates for twice as many; when they are full they are sorted and the worse half dropped, and from
+                 then on only what beats the worst one left is a candidate
 
 Both are stable: of equal elements the one with the lower index comes first. NaN counts as the largest number.
 """
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Var, cast, const, maximum, minimum, select
-from meta_infer.ir.shapes import product
+from meta_infer.ir.loop import Buffer, Expr, Type, Var, cast, const, maximum, minimum, select
+from meta_infer.ir.shapes import dim_min, product
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN
@@ -23,7 +24,7 @@ from meta_infer.kernels.sorting import merge_sort
 from meta_infer.ops.attrs import bool_of, int_of
 from meta_infer.support.dtypes import INT64, DType
 
-# An insertion moves up to this many elements; beyond, sorting the line costs less.
+# An insertion moves up to this many elements; beyond, sorting candidates costs less.
 _FEW = 32
 
 
@@ -35,13 +36,14 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Scratch of one line: `keys` and `places` hold two lines each."""
+    """Scratch of one line: `keys` and `places` hold twice `room` candidates each, for the sort."""
 
     b: Builder
     dtype: DType
     largest: bool
     keys: Buffer
     places: Buffer
+    room: Expr
 
     def beats(self, a: Expr, b: Expr) -> Expr:
         """Whether key `a` comes before key `b` whatever their places."""
@@ -86,12 +88,27 @@ def _insert(lines: _Lines, key: Expr, place: Expr, count: Expr) -> None:
     lines.put(before, key, place)
 
 
-def _sort_line(lines: _Lines, src: Buffer, first: Expr, stride: Expr, size: Expr) -> Var:
-    """The whole line in order; returns the element of the scratch where it begins."""
+def _select_many(lines: _Lines, src: Buffer, first: Expr, stride: Expr, size: Expr, wanted: Expr) -> Var:
+    """The best `wanted` of the line in order; returns the element of the scratch where they begin.
+
+    Candidates that are left stand in order before newer ones, so a stable sort keeps lower indices first.
+    """
     b = lines.b
+    count, is_full = b.var(const(0), "count"), b.var(const(0), "is_full")
+    worst = b.var(const(0, Type(lines.dtype)), "worst")
     with b.loop(0, size, name="at") as at:
-        lines.put(at, b.load(src, first + at * stride), at)
-    return merge_sort(b, size, lines.entry_before, lines.move)
+        key = b.let(b.load(src, first + at * stride), "key")
+        with b.when(is_full.eq(0) | lines.beats(key, worst)):
+            lines.put(count, key, at)
+            b.assign(count, count + 1)
+            with b.when(count.eq(lines.room) & lines.room.lt(size)):
+                best = merge_sort(b, lines.room, lines.entry_before, lines.move)
+                with b.when(best.gt(0)), b.loop(0, wanted, name="j") as j:
+                    lines.move(best + j, j)
+                b.assign(worst, b.load(lines.keys, wanted - 1))
+                b.assign(count, wanted)
+                b.assign(is_full, const(1))
+    return merge_sort(b, count, lines.entry_before, lines.move)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
@@ -103,8 +120,9 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     src, outputs = buffers[x.name], [buffers.get(name) for name in anchor.outputs]
     size, wanted = b.dim(x.shape[axis]), b.dim(group.values[made].shape[axis])
     inner, rows = b.dim(product(x.shape[axis + 1:])), b.dim(product((*x.shape[:axis], *x.shape[axis + 1:])))
-    lines = _Lines(b, x.dtype, bool_of(anchor.attrs, "largest"), b.scratch("keys", x.dtype, size * 2),
-                   b.scratch("places", INT64, size * 2))
+    room = b.dim(dim_min(group.values[made].shape[axis] * 2, x.shape[axis]))
+    lines = _Lines(b, x.dtype, bool_of(anchor.attrs, "largest"), b.scratch("keys", x.dtype, room * 2),
+                   b.scratch("places", INT64, room * 2), room)
     per_chunk = maximum(const(GRAIN // 4) // maximum(size, 1), 1)
     with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:
         start = b.let(chunk * per_chunk, "start")
@@ -115,7 +133,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
             with b.when(wanted.le(_FEW)), b.when(wanted.gt(0)):
                 _select_few(lines, src, first, inner, size, wanted)
             with b.when(wanted.gt(_FEW)):
-                b.assign(found, _sort_line(lines, src, first, inner, size))
+                b.assign(found, _select_many(lines, src, first, inner, size, wanted))
             with b.loop(0, wanted, name="rank") as rank:
                 target = b.let((outer * wanted + rank) * inner + column, "target")
                 for output, held in zip(outputs, (lines.keys, lines.places), strict=False):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,7 @@ def _order(operands: Sequence[_Operand], result: Sequence[Label], shapes: Sequen
     if len(operands) < 3:
         return [tuple(range(len(operands)))]
     numbers: dict[Label, int] = {}
-    arguments: list[object] = []
+    arguments: list[Any] = []
     for operand, shape in zip(operands, shapes, strict=True):
         sizes = tuple(max(min(upper(d), _MOST_PLANNED), 1) for d in shape)
         arguments += [np.broadcast_to(np.float32(0), sizes),
