@@ -143,7 +143,7 @@ static void release(mi_session *s, uint32_t root) {
 void mi_blocks_release(mi_session *s, uint32_t region, uint32_t index, uint32_t end) {
     for (uint32_t i = 0; i < s->plan.pools; i++) {
         const mi_plan_buffer *b = &s->plan.buffers[s->pools[i]];
-        if (b->last >= index && b->last < end && b->first <= index && b->first >= region) {
+        if (b->last >= index && b->last < end && b->first >= region) {
             release(s, s->pools[i]);
         }
     }

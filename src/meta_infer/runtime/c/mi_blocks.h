@@ -11,8 +11,8 @@
  * One whose size makes no sense keeps the address NULL. MI_NO_MEMORY names the buffer and the bytes. */
 int32_t mi_blocks_hold(mi_session *s, uint32_t buffer, mi_error *error);
 
-/* Give back what died with the commands [index, end) of the region that begins at `region`: buffers born in it at or
- * before them. Those born outside outlive it, for the next pass of a loop uses them again. */
+/* Give back what died with the commands [index, end), one of the region that begins at `region` with its bodies.
+ * Buffers born outside the region outlive it, for the next pass of a loop uses them again. */
 void mi_blocks_release(mi_session *s, uint32_t region, uint32_t index, uint32_t end);
 
 /* Give back all that the last run still held: outputs above all. */
