@@ -149,11 +149,12 @@ def positions(known: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
               [info("start", [], T.BOOL), info("limit", []), info("xs", [6, 2]),
                *([] if known else [info("m", [], T.INT64)])], ["h", "rows", "ats"],
               constant("none", np.zeros((0, 2), np.float32)), constant("new", floats(1, 2)),
-              constant("one0", number(1)), constant("axis", np.array([0], np.int64)), constant("zero1", np.array([0], np.int64)),
+              constant("one0", number(1)), constant("axis", np.array([0], np.int64)),
+              constant("zero1", np.array([0], np.int64)),
               *([constant("m", number(6))] if known else []))
+    cases = ((False, 0), (True, 99), (True, -99), (True, 0), (True, 1))
     return m, [{"start": number(s), "limit": np.array(limit, np.float32), "xs": floats(6, 2, seed=n)}
-               | ({} if known else {"m": number(6 - n % 2)})
-               for n, (s, limit) in enumerate(((False, 0), (True, 99), (True, -99), (True, 0), (True, 1)))]
+               | ({} if known else {"m": number(6 - n % 2)}) for n, (s, limit) in enumerate(cases)]
 
 
 def unbounded() -> tuple[onnx.ModelProto, list[Feeds]]:

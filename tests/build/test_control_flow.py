@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto as T
 
 from meta_infer import api
 from meta_infer.runtime.session import load
+from meta_infer.support.errors import InputError
 from tests.ops.onnx_case import session_of
 
-from .loop_models import MODELS
+from .loop_models import MODELS, graph, info, model, node
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -34,6 +36,48 @@ def test_package_equals_onnx_runtime(name: str, tmp_path: Path, monkeypatch: pyt
     for mode in ("separate", "poison"):
         monkeypatch.setenv("META_INFER_ARENA", mode)
         _same(_run(package, feeds, 1), found)
+
+
+def _loop(body_nodes: list[onnx.NodeProto], row: str, opset: int = 17) -> onnx.ModelProto:
+    """`m` passes over h, from x: [2], that give h1 and gather `row`."""
+    body = graph("b", [*body_nodes, node("Identity", ["go"], ["on"])],
+                 [info("i", [], T.INT64), info("go", [], T.BOOL), info("h", [2])],
+                 [info("on", [], T.BOOL), info("h1", None), info(row, None)])
+    return model([node("Loop", ["m", "", "x"], ["y", "rows"], body=body)], [info("m", [1], T.INT64), info("x", [2])],
+                 ["y", "rows"], opset=opset)
+
+
+def _build(made: onnx.ModelProto, folder: Path) -> Path:
+    onnx.save(made, folder / "loop.onnx")
+    package = api.build(folder / "loop.onnx", verify=False).path
+    assert package is not None
+    return package
+
+
+def test_rows_of_different_sizes_are_an_error_of_the_run(tmp_path: Path) -> None:
+    """They would not fit into one tensor. One pass, or none, is fine, and the session goes on after the error."""
+    package = _build(_loop([node("Concat", ["h", "x"], ["h1"], axis=0), node("Neg", ["h1"], ["row"])], "row"), tmp_path)
+    x = np.array([1, 2], np.float32)
+    with load(package) as session:
+        for _ in range(2):
+            y, rows = session.run(None, {"m": np.array([1]), "x": x})
+            np.testing.assert_array_equal(rows, [-y])
+            with pytest.raises(InputError, match="rows of scan output 'rows' differ in size"):
+                session.run(None, {"m": np.array([2]), "x": x})
+            y, rows = session.run(None, {"m": np.array([0]), "x": x})
+            assert y.tolist() == [1, 2] and rows.size == 0
+
+
+def test_a_size_that_does_not_fit_is_an_error_of_the_run(tmp_path: Path) -> None:
+    """The body multiplies x: [2] with what it makes one longer: the second pass fails, as in ONNX Runtime."""
+    nodes = [node("Constant", [], ["one"], value_floats=[1.0]), node("Mul", ["h", "x"], ["hx"]),
+             node("Concat", ["hx", "one"], ["h1"], axis=0), node("Neg", ["x"], ["row"])]
+    with load(_build(_loop(nodes, "row"), tmp_path)) as session:
+        for _ in range(2):
+            x = np.array([3, 2], np.float32)
+            assert session.run(None, {"m": np.array([1]), "x": x})[0].tolist() == [9, 4, 1]
+            with pytest.raises(InputError):
+                session.run(None, {"m": np.array([2]), "x": x})
 
 
 def _ranges(model: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> list[str]:

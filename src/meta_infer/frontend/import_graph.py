@@ -218,7 +218,7 @@ class GraphImporter:
         """
         with self._explained(label, node.inputs):
             operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
-        names = self._names.copy()                       # what the body's first input will be called: it tells its sizes
+        names = self._names.copy()                       # to tell what the body's first input will be called
         maker = names.unique(graph.input[0].name) if graph.input else ""
         iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), maker if node.op == "Loop" else "")
         stated = operands.carried_inputs(declared_sizes(graph))
