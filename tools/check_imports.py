@@ -30,7 +30,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("api", "demo"),
     ("report",),
     ("build_config",),
-    ("guard",),
+    ("guard", "custom"),
     ("search",),
     ("package", "verify"),
     ("backends",),

@@ -8,6 +8,7 @@ from typing import Any
 
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import BuildConfig, make_config
+from meta_infer.custom import load_custom_ops
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
@@ -40,6 +41,7 @@ from meta_infer.support.errors import VerificationError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
+from meta_infer.verify.reference import choose_reference
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,8 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
 def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     check_pass_names(config.disable)
     check_kernel_names(config.exclude)
+    for file in config.custom:
+        load_custom_ops(file)
     chip = load_profile(config.hardware)
     here = load_profile("native")
     hosts = target_profiles(chip if chip.backend else here, config.isa)
@@ -106,20 +110,23 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         return _stopped("\n\n".join(text for text in made if isinstance(text, str)), trace)
 
     with trace.step("reference") as figures:
-        tests = {"random": TestVector(*make_vector(config.model, imported, config.seed))} if config.verify else {}
+        reference = choose_reference(config.model, imported) if config.verify else None
+        if reference is not None and reference.why:
+            trace.warn(reference.why)
+        tests = {"random": TestVector(*make_vector(reference, imported, config.seed))} if reference else {}
         figures["tests"] = len(tests)
     with trace.step("package") as figures:
         report = build_report(config, chip, targets, trace)
         figures["package_bytes"] = write_package(
             config.package_path, [target.code for target in targets], tests=tests, report=report,
             lock=build_lock(targets), config=config.as_yaml(), threads=config.threads)
-    if config.stop_after == "package" or not config.verify:
+    if config.stop_after == "package" or reference is None:
         return BuildResult(config.package_path, report, trace)
 
     comparisons: tuple[TensorComparison, ...] = ()
     for host in (host for host in hosts if host.runs_on(here)):
         with trace.step("verify", **target_of(config, host)) as figures:
-            found = verify_package(config.package_path, config.model, imported, samples=config.verify_samples,
+            found = verify_package(config.package_path, reference, imported, samples=config.verify_samples,
                                    seed=config.seed, tolerance=config.tolerance, threads=config.threads,
                                    target=host.isa)
             worst = max(found, key=lambda c: c.distance.relative)

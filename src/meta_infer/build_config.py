@@ -34,6 +34,7 @@ class BuildConfig(BaseModel):
     target_latency_ms: float | None = Field(default=None, gt=0)
     memory_limit_mib: float | None = Field(default=None, gt=0)
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads
+    custom: tuple[Path, ...] = ()                             # Python files with ops of the user
     disable: tuple[str, ...] = ()                             # passes by name
     exclude: tuple[str, ...] = ()                             # 'KERNEL' or 'KERNEL/VARIANT'
     verify: bool = True

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from meta_infer.api import build_from
 from meta_infer.build_config import BuildConfig, stored_config
+from meta_infer.custom import load_custom_ops
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.ir.graph import Graph
@@ -27,6 +28,7 @@ from meta_infer.verify.package_check import (
     read_arrays,
     verify_package,
 )
+from meta_infer.verify.reference import choose_reference
 
 
 def compare(package: str | Path, model: str | Path | None = None, *, reference: str | Path | None = None,
@@ -49,6 +51,8 @@ def compare(package: str | Path, model: str | Path | None = None, *, reference: 
 def _config_of(package: Package, model: str | Path | None) -> BuildConfig:
     """What the package was built with; `model` replaces a file that has moved. Raises UsageError when there is none."""
     config = stored_config(bytes(package.check(CONFIG)).decode(), f"package {package.path}")
+    for file in config.custom:
+        load_custom_ops(file)
     path = Path(model) if model is not None else config.model
     if not path.exists():
         raise UsageError("does not exist", what=f"model {path}", hint="give the ONNX file with --model")
@@ -125,7 +129,8 @@ class _Trials:
         key = frozenset(off)
         if key not in self.known:
             build_from(self.config_without(off))
-            beyond = first_beyond(verify_package(self.path, self.config.model, self.graph, samples=self.samples,
+            reference = choose_reference(self.config.model, self.graph)
+            beyond = first_beyond(verify_package(self.path, reference, self.graph, samples=self.samples,
                                                  seed=self.seed, tolerance=self.tolerance, target=self.config.isa[0]))
             self.known[key] = beyond is None
             verdict = "right" if beyond is None else f"wrong, {beyond.name!r} is off by {beyond.distance.relative:.2g}"

@@ -48,6 +48,9 @@ def build(
         help="Most memory for tensors and weights, in MiB.", show_default=False)] = None,
     threads: Annotated[int | None, typer.Option(
         help="Threads the package uses when it is loaded without a number.", show_default="all cores")] = None,
+    custom: Annotated[list[Path] | None, typer.Option(
+        help="A Python file with ops of your own, see docs/custom-ops.md. Repeatable.", metavar="FILE",
+        show_default=False)] = None,
     disable: Annotated[list[str] | None, typer.Option(
         help="Leave out a graph pass by its name. Repeatable.", metavar="PASS", show_default=False)] = None,
     exclude: Annotated[list[str] | None, typer.Option(
@@ -82,7 +85,7 @@ def build(
     given = {"model": model, "hardware": hardware, "output": output, "isa": tuple(isa or ()),
              "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
              "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit, "threads": threads,
-             "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
+             "custom": tuple(custom or ()), "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
              "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,
              "seed": seed, "stop_after": stop_after}
     chosen: dict[str, Any] = {field: value for field, value in given.items() if value not in (None, ())}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from meta_infer.cli.run import PackageFile, TargetName, Threads
-from meta_infer.cli.screen import note, notes, show, show_json
+from meta_infer.cli.screen import note, notes, show, show_json, warn
 from meta_infer.support.errors import UsageError, VerificationError
 
 
@@ -59,12 +59,14 @@ def compare(
     if as_json:
         show_json({"outputs": [comparison_json(c) for c in result.outputs],
                    "layers": [comparison_json(c) for c in result.layers],
-                   "left_out": list(result.left_out),
+                   "left_out": list(result.left_out), "note": result.note,
                    "suspicion": where,
                    "guilty": None if found is None else {"verdict": found.verdict,
                                                          "flags": [suspect.flag for suspect in found.guilty]},
                    "first_beyond": None if beyond is None else beyond.name, "passed": beyond is None})
     else:
+        if result.note:
+            warn(result.note)
         if result.layers:
             show(comparison_table(result.layers, "layer"), "")
         if result.outputs:

@@ -42,6 +42,7 @@ from meta_infer.ir.loop import (
     Un,
     Var,
 )
+from meta_infer.ir.source import Source
 
 CALLED = ("min", "max", "rem")
 """Binary operations that are written as calls."""
@@ -133,6 +134,10 @@ def _stmt(stmt: Stmt, pad: str) -> Iterator[str]:
                 yield from _block(orelse, inner)
         case Prefetch(buffer=buffer, index=index):
             yield f"{pad}prefetch({buffer.name}, {print_expr(index)})"
+        case Source(text=text, values=values, buffers=buffers):
+            given = [f"{name} = {print_expr(value)}" for name, value in values]
+            yield f"{pad}source({', '.join([*(f'{name} = {held.name}' for name, held in buffers), *given])}):"
+            yield from (f"{inner}{line}".rstrip() for line in text.splitlines())
         case _:
             raise TypeError(f"no text for {stmt!r}")
 

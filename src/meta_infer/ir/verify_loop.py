@@ -40,6 +40,7 @@ from meta_infer.ir.loop import (
     Var,
 )
 from meta_infer.ir.loop_text import print_expr, print_func
+from meta_infer.ir.source import Source
 from meta_infer.ir.walk_loop import operands
 from meta_infer.support.dtypes import BOOL, INT32
 from meta_infer.support.errors import InternalError
@@ -190,6 +191,11 @@ class _Checker:
                 case Prefetch(buffer=buffer, index=index):
                     self.index(index, scope, "an address")
                     _require(self.buffers.get(buffer.name) == buffer, f"buffer {buffer.name!r} is not the function's")
+                case Source(values=values, buffers=buffers):
+                    for name, value in values:
+                        self.index(value, scope, f"value {name!r}")
+                    for name, held in buffers:
+                        _require(self.buffers.get(held.name) == held, f"{name!r} is no buffer of the function")
                 case _:
                     raise _Invalid(f"unknown statement {stmt!r}")
 

@@ -35,8 +35,8 @@ from meta_infer.kernels.random import RANDOM
 from meta_infer.kernels.reduce import REDUCE
 from meta_infer.kernels.resize import RESIZE
 from meta_infer.kernels.resize_axis import RESIZE_AXIS
-from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.rnn import RNN
+from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.scan import SCAN
 from meta_infer.kernels.scatter import SCATTER
 from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
@@ -102,14 +102,22 @@ KERNELS: tuple[Kernel, ...] = (
 )
 
 
+_CUSTOM: dict[str, Kernel] = {}
+
+
+def add_custom(kernel: Kernel) -> None:
+    """Let `kernel`, made for a user's op, be chosen like those of KERNELS, for the life of the process."""
+    _CUSTOM[kernel.name] = kernel
+
+
 def kernels_for(op: str) -> tuple[Kernel, ...]:
     """The kernels that can compute `op` as a group's anchor, in order of preference."""
-    return tuple(kernel for kernel in KERNELS if op in kernel.anchors)
+    return tuple(kernel for kernel in (*KERNELS, *_CUSTOM.values()) if op in kernel.anchors)
 
 
 def kernel_named(name: str) -> Kernel:
     """The kernel called `name`, as variants name it. Raises KeyError when there is none."""
-    for kernel in KERNELS:
+    for kernel in (*KERNELS, *_CUSTOM.values()):
         if kernel.name == name:
             return kernel
     raise KeyError(name)

@@ -159,7 +159,7 @@ class OpDef:
     name: str
     infer: Callable[[InferContext], tuple[TensorType, ...]]
     reference: Callable[[Mapping[str, Attr], Sequence[np.ndarray | None]], tuple[np.ndarray, ...]]
-    samples: Callable[[np.random.Generator], Iterable[Sample]]
+    samples: Callable[[np.random.Generator], Iterable[Sample]] = lambda rng: ()
     onnx: tuple[OnnxImport, ...] = ()
     expr: Callable[[Mapping[str, Attr], Sequence[Expr]], Expr] | None = None
     flops: Callable[[Mapping[str, Attr], Sequence[TensorType | None], Sequence[TensorType]],

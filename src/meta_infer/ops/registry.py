@@ -177,6 +177,20 @@ RULES: tuple[OnnxImport, ...] = (*(rule for op in OPS for rule in op.onnx), *COM
 _BY_NAME = {op.name: op for op in OPS}
 
 
+_CUSTOM: dict[str, OpDef] = {}
+
+
+def add_custom(op: OpDef) -> None:
+    """Let `op`, which a user brings, be imported and named like those of OPS, for the life of the process.
+
+    One of the same name that was added before is replaced. Raises ValueError when OPS has an op of that name.
+    """
+    if op.name in _BY_NAME and op.name not in _CUSTOM:
+        raise ValueError(f"op {op.name!r} exists already")
+    _BY_NAME[op.name] = _CUSTOM[op.name] = op
+    ops_importing.cache_clear()
+
+
 def op_named(name: str) -> OpDef:
     """The OpDef called `name`. Raises KeyError when there is none."""
     return _BY_NAME[name]
@@ -188,7 +202,7 @@ def ops_importing(onnx_op: str, version: int, domain: str = "") -> OnnxImport | 
 
     A rule without `convert` keeps op name, inputs, outputs and attributes.
     """
-    for rule in RULES:
+    for rule in (*RULES, *(rule for op in _CUSTOM.values() for rule in op.onnx)):
         if rule.op == onnx_op and rule.domain == domain and rule.since <= version <= rule.until:
             return rule
     return None

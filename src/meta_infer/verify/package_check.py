@@ -21,7 +21,13 @@ from meta_infer.verify.compare import (
     compare_outputs,
     first_beyond,
 )
-from meta_infer.verify.reference import float64_reference, layer_references, reference_session, run_reference
+from meta_infer.verify.reference import (
+    Reference,
+    choose_reference,
+    float64_reference,
+    layer_references,
+    layers_in_numpy,
+)
 from meta_infer.verify.samples import random_inputs, shape_points, small_point
 
 
@@ -32,6 +38,7 @@ class CompareResult:
     outputs: tuple[TensorComparison, ...]
     layers: tuple[TensorComparison, ...] = ()
     left_out: tuple[str, ...] = ()                  # recorded tensors that no buffer of the package holds
+    note: str = ""                                  # why the reference is not ONNX Runtime
 
     @property
     def first_beyond(self) -> TensorComparison | None:
@@ -39,22 +46,21 @@ class CompareResult:
         return first_beyond((*self.layers, *self.outputs))
 
 
-def make_vector(model: Path, graph: Graph, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """A test to bundle: random inputs of modest size, and ONNX Runtime's outputs for them, both by name."""
+def make_vector(reference: Reference, graph: Graph, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """A test to bundle: random inputs of modest size, and the reference's outputs for them, both by name."""
     inputs = random_inputs(graph, small_point(graph.input_symbols), seed)
-    outputs = run_reference(reference_session(model), inputs)
+    outputs = reference.run(inputs)
     return inputs, dict(zip(names_of(graph, graph.outputs), outputs, strict=True))
 
 
-def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, seed: int, tolerance: float,
+def verify_package(package: Path, reference: Reference, graph: Graph, *, samples: int, seed: int, tolerance: float,
                    threads: int | None = None, exact: bool = False,
                    target: str | None = None) -> tuple[TensorComparison, ...]:
-    """Outputs of a package against ONNX Runtime: `samples` inputs, spread over the range of the dynamic dims.
+    """Outputs of a package against the reference: `samples` inputs, spread over the range of the dynamic dims.
 
     With `exact`, also the distance of both from a float64 run of the imported graph (slow); without it, that run is
     asked only where the two differ beyond tolerance, and decides which of them is off.
     """
-    reference = reference_session(model)
     names = names_of(graph, graph.outputs)
     found: list[TensorComparison] = []
     points = shape_points(graph.input_symbols, samples)
@@ -62,7 +68,7 @@ def verify_package(package: Path, model: Path, graph: Graph, *, samples: int, se
         for i in range(samples):
             dims = points[i % len(points)]
             inputs = random_inputs(graph, dims, seed + i)
-            ours, theirs = session.run(None, inputs), run_reference(reference, inputs)
+            ours, theirs = session.run(None, inputs), reference.run(inputs)
             compared = compare_outputs(names, ours, theirs, dims, None, tolerance)
             if exact or first_beyond(compared) is not None:
                 compared = compare_outputs(names, ours, theirs, dims, float64_reference(graph, inputs), tolerance)
@@ -133,13 +139,15 @@ def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), 
                     target: str | None = None) -> CompareResult:
     """A package against ONNX Runtime on its model; with `layers`, every inner tensor both sides know as well."""
     graph = import_model(model, parse_shape_specs(shape))
-    outputs = verify_package(package, model, graph, samples=samples, seed=seed, tolerance=tolerance, threads=threads,
-                             target=target)
+    reference = choose_reference(model, graph)
+    outputs = verify_package(package, reference, graph, samples=samples, seed=seed, tolerance=tolerance,
+                             threads=threads, target=target)
     if not layers:
-        return CompareResult(outputs)
+        return CompareResult(outputs, note=reference.why)
     dims = small_point(graph.input_symbols)
     inputs = random_inputs(graph, dims, seed)
     with load(package, threads=threads, target=target) as session:
         inner = session.layers(inputs)
-    reference = layer_references(model, inputs, list(inner))
-    return CompareResult(outputs, compare_layers(list(inner), inner, reference, dims, tolerance))
+    known = layer_references(model, inputs, list(inner)) if not reference.why else layers_in_numpy(graph, inputs)
+    shared = [name for name in inner if name in known]
+    return CompareResult(outputs, compare_layers(shared, inner, known, dims, tolerance), note=reference.why)

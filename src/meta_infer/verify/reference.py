@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import onnx
 import onnxruntime as ort
 
 from meta_infer.ir.graph import Graph
-from meta_infer.ops.execute import execute_graph
+from meta_infer.ops.execute import execute_graph, execute_layers
 from meta_infer.support.dtypes import FLOAT64
 from meta_infer.support.errors import ModelError
 
@@ -47,6 +49,41 @@ def layer_references(model: Path, inputs: Mapping[str, np.ndarray], names: Seque
     known = {i.name for i in session.get_inputs()}
     found = session.run(wanted, {k: v for k, v in inputs.items() if k in known})
     return dict(zip(wanted, found, strict=True))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What a package is compared with. `why` says why it is not ONNX Runtime, '' when it is."""
+
+    run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+    why: str = ""
+
+
+def choose_reference(model: Path, graph: Graph) -> Reference:
+    """ONNX Runtime on the file; where it refuses the model, the graph as imported, its ops computed by numpy.
+
+    The second knows every op that the compiler knows, those of users included, but shares the import with it.
+    """
+    try:
+        session = reference_session(model)
+    except ModelError as error:
+        reason = " ".join(error.problem.split())[:300]
+        return Reference(partial(_numpy_reference, graph),
+                         f"compared with the ops' definitions in numpy, not with ONNX Runtime: {reason}")
+    return Reference(partial(run_reference, session))
+
+
+def _numpy_reference(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """Outputs of the graph in order, floats computed in float64 and rounded to their own types at the end."""
+    found = float64_reference(graph, inputs)
+    return [array.astype(graph.values[name].dtype.numpy, copy=False)
+            for name, array in zip(graph.outputs, found, strict=True)]
+
+
+def layers_in_numpy(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Inner tensors of the graph by ONNX name, computed by numpy."""
+    feeds = {n: inputs[graph.values[n].origin or n] for n in graph.inputs}
+    return execute_layers(graph, feeds)[1]
 
 
 def float64_reference(graph: Graph, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -32,7 +32,9 @@ from meta_infer.ir.loop import (
     Var,
 )
 from meta_infer.ir.shapes import Dim, Symbol
+from meta_infer.ir.source import Source
 from meta_infer.ir.walk_loop import operands, walk_stmts
+from meta_infer.support.dtypes import FLOAT32
 from meta_infer.support.errors import InternalError
 
 _SIGNATURE = "void {name}(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch)"
@@ -142,6 +144,8 @@ class _FunctionEmitter:
             case Prefetch(buffer=buffer, index=index):
                 self.prepare(index)
                 self.line(f"__builtin_prefetch({self.exprs.address(buffer.name, index)});")
+            case Source():
+                self._source(stmt)
             case _:
                 raise InternalError(f"no C for {type(stmt).__name__}", what=f"kernel {self.func.name}")
 
@@ -172,6 +176,23 @@ class _FunctionEmitter:
         else:
             name = prelude.use("store_n", buffer.dtype, lanes)
             self.line(f"{name}({where}, {text}, {self.exprs.text(stmt.count)});")
+
+    def _source(self, stmt: Source) -> None:
+        """Text of a user in a block of its own, where the names are what the statement says."""
+        for function in stmt.math:
+            self.exprs.prelude.math(function, FLOAT32, 1)
+        self.prepare(*(value for _, value in stmt.values))
+        own = [(name, "const int64_t", self.exprs.text(value)) for name, value in stmt.values]
+        own += [(name, f"{'const ' if held.mode == 'in' else ''}{memory_type(held.dtype)}* const",
+                 self.names[held.name]) for name, held in stmt.buffers]
+        self.line("{")                                   # two blocks: a name may be that of a register outside
+        for name, kind, text in own:
+            self.line(f"{kind} mi_{name} = {text};")     # no register begins with mi_
+        self.line("{")
+        for name, kind, _ in own:
+            self.line(f"{kind} {name} = mi_{name}; (void){name};")
+        self.lines += stmt.text.splitlines()
+        self.line("}}")
 
     def _bound(self, expr: Expr, stem: str) -> str:
         """A loop bound: computed once, before the loop, unless it is a constant or an immutable register."""
