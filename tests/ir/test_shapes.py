@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,3 +136,20 @@ def test_sizes_that_are_multiples_divide_through_padding() -> None:
     assert 2 * ((half + 1) // 2) == half and 32 * ((half + 1) // 2) == width
     odd = Symbol("V", 33, 961, 32).dim
     assert (odd + 1) // 2 != odd // 2
+
+
+def test_bounds_of_remainders() -> None:
+    """Paddings to a multiple, as exporters compute them: tight. Random sums of quotients: sound."""
+    w = Symbol("w", 5, 700).dim
+    rest = w % 32
+    assert bounds(rest) == (0, 31)
+    assert bounds((32 - rest) % 32) == (0, 31)
+    assert bounds(w + (32 - rest) % 32) == (5, 731)
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        a, b, c, d = (int(v) for v in rng.integers(-6, 7, 4))
+        m, n = (int(v) for v in rng.integers(1, 9, 2))
+        dim = (w * a + b) // m * (c * m) + (w + d) // n * (a * n) - w * c
+        low, high = bounds(dim)
+        for value in (5, 6, 7, 13, 31, 64, 333, 700):
+            assert low <= evaluate(dim, {"w": value}) <= high

@@ -322,6 +322,21 @@ def bounds(dim: Dim) -> tuple[int, int]:
             corners = (lo * a_lo, lo * a_hi, hi * a_lo, hi * a_hi)
             lo, hi = min(corners), max(corners)
         low, high = low + lo, high + hi
+    return _less_remainder(dim, low, high)
+
+
+def _less_remainder(dim: Expr, low: int, high: int) -> tuple[int, int]:
+    """[low, high] narrowed by what a remainder can be: W - 32 * (W // 32) is in [0, 31], whatever W.
+
+    In general c * (a // b) with c = n * b is n * (a - r), 0 <= r < b: an expression with one quotient less.
+    """
+    for monomial, coef in dim.terms:
+        atom = monomial[0] if len(monomial) == 1 else None
+        if isinstance(atom, Apply) and atom.op == "floordiv" and isinstance(atom.b, int) and coef % atom.b == 0:
+            times = coef // atom.b
+            rest_low, rest_high = bounds(dim - Expr(((monomial, coef),)) + atom.a * times)
+            ends = sorted((0, -times * (atom.b - 1)))
+            return max(low, rest_low + ends[0]), min(high, rest_high + ends[1])
     return low, high
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group
 from meta_infer.ir.shapes import Dim
-from meta_infer.ops.attrs import int_of, ints_of
+from meta_infer.ops.attrs import dims_of, int_of, ints_of
 from meta_infer.support.dtypes import FLOAT32
 
 
@@ -75,7 +75,10 @@ def _folded_pad(group: Group, rank: int) -> tuple[Value, tuple[int, ...]] | None
     pad = group.prologue[0]
     if len(group.prologue) > 1 or pad.op != "Pad":
         return None
-    pads = ints_of(pad.attrs, "pads")
+    dims = dims_of(pad.attrs, "pads")
+    pads = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(pads) < len(dims):
+        return None
     outside = pads[:2] + pads[rank:rank + 2]
     if pad.attrs["mode"] != "constant" or pad.attrs.get("value", 0.0) != 0.0 or any(outside) or min(pads) < 0:
         return None

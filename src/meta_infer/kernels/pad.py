@@ -11,6 +11,7 @@ from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum, sele
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import along_row, copy_lanes, each_row, strides_of
+from meta_infer.ops.attrs import dims_of
 
 MODES = ("constant", "reflect", "edge", "wrap")
 
@@ -33,12 +34,12 @@ def _source(b: Builder, mode: str, at: Expr, size: Expr) -> Expr:
 
 
 def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    pads, mode, fill = (group.anchor.attrs[k] for k in ("pads", "mode", "value"))
-    assert isinstance(pads, tuple) and isinstance(mode, str) and isinstance(fill, (int, float))
-    begins = [int(p) for p in pads[:len(pads) // 2]]  # type: ignore[arg-type]
+    pads, mode, fill = dims_of(group.anchor.attrs, "pads"), group.anchor.attrs["mode"], group.anchor.attrs["value"]
+    assert isinstance(mode, str) and isinstance(fill, (int, float))
     value, out = group.values[group.inputs[0]], group.values[group.outputs[0]]
     b = Builder(f"pad_{mode}")
     buffers = bind(b, group)
+    begins = [b.dim(amount) for amount in pads[:len(pads) // 2]]
     src, dst = buffers[value.name], buffers[out.name]
     strides = strides_of(b, value.shape)
     with each_row(b, out.shape) as (coords, base):
@@ -54,7 +55,7 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
             at = at + place * strides[axis]
         at = b.let(at, "at")
         width, length = b.dim(out.shape[-1] if out.shape else 1), b.dim(value.shape[-1] if value.shape else 1)
-        shift = begins[-1] if begins else 0
+        shift = begins[-1] if begins else const(0)
         if mode == "constant":
             _constant_row(b, src, dst, at, base, inside, shift, length, width, fill, copy_lanes(profile, src.dtype))
         else:
@@ -64,10 +65,10 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-def _constant_row(b: Builder, src: Buffer, dst: Buffer, at: Expr, base: Expr, inside: Expr | None, shift: int,
+def _constant_row(b: Builder, src: Buffer, dst: Buffer, at: Expr, base: Expr, inside: Expr | None, shift: Expr,
                   length: Expr, width: Expr, fill: int | float, lanes: int) -> None:
     """[fill ... | input row | ... fill]; a row that lies wholly outside has no middle."""
-    first = b.let(minimum(maximum(const(shift), 0), width), "first")
+    first = b.let(minimum(maximum(shift, 0), width), "first")
     last = b.let(maximum(minimum(length + shift, width), first), "last")
     if inside is not None:
         first, last = b.let(select(inside, first, width)), b.let(select(inside, last, width))

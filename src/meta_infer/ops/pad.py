@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node
-from meta_infer.ir.shapes import UNBOUNDED, bounds
-from meta_infer.ops.attrs import Attrs, ints_of, text_of
+from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds
+from meta_infer.ops.attrs import Attrs, dims_of, ints_of, text_of
 from meta_infer.ops.bind_dims import bind_dims
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats, ints
@@ -20,6 +20,7 @@ from meta_infer.ops.importing import (
     axis_in,
     constant_of,
     core_node,
+    dims_input,
     ints_input,
     is_known,
     present,
@@ -43,7 +44,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
-    x, pads = ctx.input(0), ints_of(ctx.node.attrs, "pads")
+    x, pads = ctx.input(0), dims_of(ctx.node.attrs, "pads")
     rank, mode = len(x.shape), text_of(ctx.node.attrs, "mode", "constant")
     if len(pads) != 2 * rank:
         raise ShapeError(f"{len(pads)} pads for the {rank} dimensions of {text(x.shape)}, expected {2 * rank}")
@@ -52,10 +53,10 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     shape = tuple(d + pads[i] + pads[rank + i] for i, d in enumerate(x.shape))
     for i, dim in enumerate(shape):
         if bounds(dim)[1] < 0:
-            raise ShapeError(f"pads {pads} crop more than dimension {i} of {text(x.shape)} has")
-        size = x.shape[i]
-        if mode == "reflect" and isinstance(size, int) and max(pads[i], pads[rank + i]) >= max(size, 1):
-            raise ShapeError(f"pads {pads} reflect more than dimension {i} of {text(x.shape)} has")
+            raise ShapeError(f"pads {text(pads)} crop more than dimension {i} of {text(x.shape)} has")
+        if mode == "reflect" and any(bounds(amount - x.shape[i])[0] >= 0 for amount in (pads[i], pads[rank + i])
+                                     if amount != 0):
+            raise ShapeError(f"pads {text(pads)} reflect more than dimension {i} of {text(x.shape)} has")
     return (TensorType(x.dtype, shape),)
 
 
@@ -71,7 +72,7 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
     return (np.pad(x[crop], grow, mode=mode, **how),)  # type: ignore[call-overload]
 
 
-def _pad(node: OnnxNode, ctx: ImportContext, pads: tuple[int, ...], axes: tuple[int, ...] | None,
+def _pad(node: OnnxNode, ctx: ImportContext, pads: tuple[Dim, ...], axes: tuple[int, ...] | None,
          value: float) -> tuple[Node, ...]:
     shape = shape_of(node, ctx)
     rank, mode = len(shape), attr_text(node, "mode", "constant")
@@ -80,7 +81,7 @@ def _pad(node: OnnxNode, ctx: ImportContext, pads: tuple[int, ...], axes: tuple[
     chosen = range(rank) if axes is None else [axis_in(node, a, rank) for a in axes]
     if len(pads) != 2 * len(chosen):
         raise unsupported(node, f"{len(pads)} pads for {len(chosen)} dimensions of {text(shape)}", "check the pads")
-    full = [0] * (2 * rank)
+    full: list[Dim] = [0] * (2 * rank)
     for i, axis in enumerate(chosen):
         full[axis], full[rank + axis] = pads[i], pads[len(chosen) + i]
     return (core_node(node, "Pad", node.inputs[:1], node.outputs, pads=tuple(full), mode=mode, value=value),)
@@ -99,7 +100,7 @@ def import_pad(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         known = constant_of(node, ctx, 2, "constant_value").reshape(-1)
         value = known[0].item() if known.size else 0.0
     axes = ints_input(node, ctx, 3, "axes") if present(node, 3) else None
-    return _pad(node, ctx, ints_input(node, ctx, 1, "pads"), axes, value)
+    return _pad(node, ctx, dims_input(node, ctx, 1, "pads"), axes, value)
 
 
 def _computed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
