@@ -5,6 +5,9 @@ Without a kernel of their own they decompose:
     %y = MatMulInteger(%a, %b, %a_zero, %b_zero)
       ->  %y = MatMul(Sub(Cast(%a), Cast(%a_zero)), Sub(Cast(%b), Cast(%b_zero)))       all casts to int32
 
+or to float32 and back, where no sum can reach 2^24: up to there float32 holds every integer, so the product is exact in
+any order, and its kernels are the fast ones. `largest_sum` is what the importer knows of constant weights.
+
 The zero points of the core ops broadcast against their operands; '' is zero. Padding of ConvInteger is the zero point.
 """
 
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.shapes import product
 from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.broadcast import broadcast_shapes, text
 from meta_infer.ops.convolution import CONV, conv_attrs
@@ -32,7 +36,7 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.requantize import known_zero, spread
-from meta_infer.support.dtypes import INT8, INT32, UINT8
+from meta_infer.support.dtypes import FLOAT32, INT8, INT32, UINT8
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -67,20 +71,60 @@ def _decompose(op: OpDef) -> Callable[..., tuple[Node, ...]]:
     def decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
                   types: Mapping[str, TensorType]) -> tuple[Node, ...]:
         b, wide = NodeBuilder(fresh, constant, node.origins), []
+        work = FLOAT32 if _largest(node, types) < EXACT_IN_FLOAT32 else INT32
         for i in (0, 1):
             zero = node.inputs[2 + i] if len(node.inputs) > 2 + i else ""
-            x = b.cast(node.inputs[i], INT32)
-            wide.append(b.emit("Sub", x, b.cast(zero, INT32)) if zero else x)
-        b.add(op.name, wide, node.attrs, node.outputs[0])
+            x = b.cast(node.inputs[i], work)
+            wide.append(b.emit("Sub", x, b.cast(zero, work)) if zero else x)
+        attrs = {name: value for name, value in node.attrs.items() if name != "largest_sum"}
+        if work == INT32:
+            b.add(op.name, wide, attrs, node.outputs[0])
+        else:
+            b.cast(b.add(op.name, wide, attrs), INT32, out=node.outputs[0])
         return tuple(b.nodes)
     return decompose
+
+
+EXACT_IN_FLOAT32 = 1 << 24
+
+
+def _largest(node: Node, types: Mapping[str, TensorType]) -> int:
+    """What no sum of the node exceeds: by its attribute, else by the number of its terms."""
+    found = node.attrs.get("largest_sum")
+    if isinstance(found, int):
+        return found
+    weight = types[node.inputs[1]].shape
+    terms = product(weight[1:]) if node.op == "ConvInteger" else weight[-2 if len(weight) > 1 else 0]
+    return terms * 255 * 255 if isinstance(terms, int) else EXACT_IN_FLOAT32
+
+
+def largest_sum(ctx: ImportContext, weight: str, zero: str, axes: tuple[int, ...]) -> dict[str, Attr]:
+    """`largest_sum` of constant weights, summed over `axes`; no attribute when they are not constant.
+
+    An 8-bit element and its zero point are at most 255 apart.
+    """
+    known, point = ctx.known(weight), ctx.known(zero) if zero else None
+    if known is None or (zero and point is None):
+        return {}
+    wide = known.astype(np.int64)
+    if point is not None and point.size == 1:
+        wide = wide - int(point.reshape(-1)[0])
+    elif point is not None:
+        wide = np.abs(wide) + int(np.abs(point.astype(np.int64)).max(initial=0))
+    return {"largest_sum": int(np.abs(wide).sum(axes).max(initial=0)) * 255}
 
 
 def emit_matmul(b: NodeBuilder, ctx: ImportContext, a: str, right: str, a_zero: str, b_zero: str, out: str = "") -> str:
     """MatMulInteger of values whose types `ctx` knows; 1-D zero points are one per row of a, one per column of b."""
     left_zero = "" if known_zero(ctx, a_zero) else spread(b, a_zero, ctx.type_of(a_zero), 2, 0)
     right_zero = "" if known_zero(ctx, b_zero) else spread(b, b_zero, ctx.type_of(b_zero), 2, 1)
-    return b.emit("MatMulInteger", a, right, left_zero, right_zero, out=out)
+    return b.add("MatMulInteger", (a, right, left_zero, right_zero), matmul_attrs(ctx, right, b_zero), out)
+
+
+def matmul_attrs(ctx: ImportContext, right: str, b_zero: str) -> dict[str, Attr]:
+    """Attributes of a MatMulInteger by these constants."""
+    rank = len(ctx.type_of(right).shape)
+    return largest_sum(ctx, right, b_zero, (max(rank - 2, 0),))
 
 
 def emit_conv(b: NodeBuilder, ctx: ImportContext, x: str, weight: str, x_zero: str, w_zero: str,
@@ -89,7 +133,8 @@ def emit_conv(b: NodeBuilder, ctx: ImportContext, x: str, weight: str, x_zero: s
     rank = len(ctx.type_of(weight).shape)
     point = "" if known_zero(ctx, x_zero) else spread(b, x_zero, ctx.type_of(x_zero), rank, 0)
     points = "" if known_zero(ctx, w_zero) else spread(b, w_zero, ctx.type_of(w_zero), rank, 0)
-    return b.add("ConvInteger", (x, weight, point, points), attrs, out)
+    whole = {**attrs, **largest_sum(ctx, weight, w_zero, tuple(range(1, rank)))}
+    return b.add("ConvInteger", (x, weight, point, points), whole, out)
 
 
 def _zero_points(node: OnnxNode) -> tuple[str, str]:

@@ -122,7 +122,7 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
             for name, kind in zip(outputs, kinds, strict=True)]
     while inputs and not inputs[-1]:
         inputs.pop()
-    b.nodes.append(Node("LinearAttention", tuple(inputs), tuple(made), {
+    b.put(Node("LinearAttention", tuple(inputs), tuple(made), {
         "q_num_heads": heads, "kv_num_heads": attr_int(node, "kv_num_heads"), "scale": scale}, (origin_of(node),)))
     for name, result, kind in zip(outputs, made, kinds, strict=True):
         if name and name != result:

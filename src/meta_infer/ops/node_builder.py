@@ -13,17 +13,22 @@ from meta_infer.support.dtypes import DType
 
 
 class NodeBuilder:
-    """Nodes in order in `nodes`; `emit` appends one and returns its output's name."""
+    """`emit` adds a node and returns its output's name.
+
+    A decomposition finds its nodes in `nodes`, in order. An importer's go to the graph at once, so that the context
+    can tell their types, and `nodes` stays empty.
+    """
 
     def __init__(self, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
-                 origins: tuple[str, ...] = ()) -> None:
+                 origins: tuple[str, ...] = (), add: Callable[[Node], None] | None = None) -> None:
         self._fresh, self._constant, self._origins = fresh, constant, origins
         self.nodes: list[Node] = []
+        self._add = add or self.nodes.append
 
     @classmethod
     def importing(cls, node: OnnxNode, ctx: ImportContext) -> NodeBuilder:
         """For the nodes that an ONNX node becomes."""
-        return cls(ctx.fresh, ctx.constant, (origin_of(node),))
+        return cls(ctx.fresh, ctx.constant, (origin_of(node),), ctx.emit)
 
     def emit(self, op: str, *inputs: str, out: str = "", **attrs: Attr) -> str:
         """`out` names the output (a fresh name by default); trailing absent inputs are dropped."""
@@ -35,8 +40,12 @@ class NodeBuilder:
         while names and not names[-1]:
             names.pop()
         output = out or self._fresh(op.lower())
-        self.nodes.append(Node(op, tuple(names), (output,), attrs, self._origins))
+        self._add(Node(op, tuple(names), (output,), attrs, self._origins))
         return output
+
+    def put(self, node: Node) -> None:
+        """Add a node as it is, for instance one of several outputs."""
+        self._add(node)
 
     def constant(self, array: np.ndarray, hint: str = "constant") -> str:
         return self._constant(array, hint)

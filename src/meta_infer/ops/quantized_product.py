@@ -15,7 +15,7 @@ from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import Dim
 from meta_infer.ops.convolution import conv_attrs
 from meta_infer.ops.importing import attr_float, attr_int, present, shape_of
-from meta_infer.ops.integer_product import emit_conv, emit_matmul
+from meta_infer.ops.integer_product import emit_conv, emit_matmul, matmul_attrs
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
 from meta_infer.ops.requantize import dynamic_quantize, known_zero, saturate, spread, to_float
@@ -102,7 +102,7 @@ def _import_dynamic(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     a, a_scale, a_zero = dynamic_quantize(b, x, len(shape_of(node, ctx)))
     b_zero = _given(node, 3)
     points = "" if known_zero(ctx, b_zero) else spread(b, b_zero, ctx.type_of(b_zero), 2, 1)
-    total = b.emit("MatMulInteger", a, right, a_zero, points)
+    total = b.add("MatMulInteger", (a, right, a_zero, points), matmul_attrs(ctx, right, b_zero))
     found = b.emit("Mul", b.cast(total, FLOAT32), b.emit("Mul", a_scale, _scale(b, ctx, b_scale, 2, 1)))
     if present(node, 4):
         b.emit("Add", found, node.inputs[4], out=node.outputs[0])
