@@ -12,6 +12,7 @@ from meta_infer.kernels.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
+from meta_infer.kernels.det import DET
 from meta_infer.kernels.elementwise import ELEMENTWISE
 from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
@@ -72,6 +73,7 @@ KERNELS: tuple[Kernel, ...] = (
     REDUCE,
     ARG_REDUCE,
     SCAN,
+    DET,
     RANDOM,
     TREE_WALK,
     LSTM,
