@@ -23,7 +23,7 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.size_math import SizeMath
-from meta_infer.support.dtypes import FLOAT64, INT32
+from meta_infer.support.dtypes import BOOL, FLOAT64, INT32, UINT8, DType
 
 Fold = Callable[[Sequence[Dim]], Dim]
 Decompose = Callable[[Node, Callable[[str], str], Callable[[np.ndarray, str], str], Mapping[str, TensorType]],
@@ -155,12 +155,23 @@ def _import(node: OnnxNode, ctx: ImportContext, axes: tuple[int, ...] | None) ->
     return _reduced(node, ctx, node.inputs[0], node.outputs[0], chosen, bool(attr_int(node, "keepdims", 1)))
 
 
+def _computed_in(op: str, dtype: DType) -> DType:
+    """Sums wrap around in the integers' own type; a mean does not, and bools are ordered as 0 and 1 are."""
+    if dtype.is_float:
+        return dtype
+    if op in _ROOTS_AND_LOGS:
+        return FLOAT64
+    if dtype == BOOL:
+        return UINT8
+    return INT32 if op == "ReduceMean" and dtype.bits < 32 else dtype
+
+
 def _reduced(node: OnnxNode, ctx: ImportContext, x: str, y: str, axes: tuple[int, ...], keep: bool) -> Iterable[Node]:
     dtype = ctx.type_of(x).dtype
-    if dtype.is_float or (dtype.bits >= 32 and node.op not in _ROOTS_AND_LOGS):
+    wide = _computed_in(node.op, dtype)
+    if wide == dtype:
         return (core_node(node, node.op, (x,), (y,), axes=axes, keepdims=keep),)
     real, answer = ctx.fresh(x), ctx.fresh(y)
-    wide = FLOAT64 if node.op in _ROOTS_AND_LOGS else INT32
     return (core_node(node, "Cast", (x,), (real,), to=wide),
             core_node(node, node.op, (real,), (answer,), axes=axes, keepdims=keep),
             core_node(node, "Cast", (answer,), (y,), to=dtype))
