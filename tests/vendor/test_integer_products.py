@@ -45,6 +45,18 @@ def test_full_range_does_not_saturate(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run_package(model, feeds, tmp_path)[0], np.full((3, 16), -255 * 128 * 64, np.int32))
 
 
+@pytest.mark.parametrize("terms", [258, 259, 700])
+def test_exact_on_both_sides_of_what_float32_holds(terms: int, tmp_path: Path) -> None:
+    """258 * 255 * 255 is the last sum below 2^24; odd elements make every sum one that float32 would round beyond."""
+    a, b = np.full((2, terms), 255, np.uint8), np.full((terms, 9), 255, np.uint8)
+    image, kernel = np.full((1, terms, 1, 3), 255, np.uint8), np.full((9, terms, 1, 1), 255, np.uint8)
+    model, feeds = model_of([NodeCase("MatMulInteger", [a, b], domain="", constants=weights(1)),
+                             NodeCase("MatMulInteger", [a, b], domain=""),
+                             NodeCase("ConvInteger", [image, kernel], domain="", constants=weights(1))])
+    for found in run_package(model, feeds, tmp_path):
+        np.testing.assert_array_equal(found, np.full(found.shape, 255 * 255 * terms, np.int32))
+
+
 def test_row_zero_points(tmp_path: Path) -> None:
     """One zero point per row of a: in the specification, not in ONNX Runtime."""
     a, b, rows = u8(3, 4), s8(4, 5), u8(3)
