@@ -157,6 +157,22 @@ def positions(known: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
                | ({} if known else {"m": number(6 - n % 2)}) for n, (s, limit) in enumerate(cases)]
 
 
+def counter() -> tuple[onnx.ModelProto, list[Feeds]]:
+    """A loop that counts by itself, as those written for other frameworks do: slices, rows and sizes at its counter."""
+    body = graph("b", [
+        node("Unsqueeze", ["c", "axis"], ["begin"]), node("Add", ["c", "one0"], ["c1"]),
+        node("Unsqueeze", ["c1", "axis"], ["end"]), node("Slice", ["x", "begin", "end", "axis"], ["r"]),
+        node("Concat", ["h", "r"], ["h1"], axis=0), node("Less", ["c1", "limit"], ["on"]),
+        node("Squeeze", ["r", "axis"], ["row"])],
+        [info("i", [], T.INT64), info("go", [], T.BOOL), info("c", [], T.INT64), info("h", None)],
+        [info("on", [], T.BOOL), info("c1", [], T.INT64), info("h1", None), info("row", None)])
+    m = model([node("Loop", ["", "", "first", "none"], ["c", "h", "rows"], body=body)],
+              [info("x", ["n", 3]), info("limit", [], T.INT64)], ["c", "h", "rows"], constant("one0", number(1)),
+              constant("first", number(2)), constant("axis", np.array([0], np.int64)),
+              constant("none", np.zeros((0, 3), np.float32)), kinds={"c": T.INT64})
+    return m, [{"x": floats(9, 3), "limit": number(n)} for n in (0, 4, 9)]
+
+
 def unbounded() -> tuple[onnx.ModelProto, list[Feeds]]:
     """No trip count: as many passes, and rows, as the data asks for."""
     body = graph("b", [
@@ -216,7 +232,7 @@ def scan_of_batches(lens: bool) -> tuple[onnx.ModelProto, list[Feeds]]:
 MODELS: dict[str, Callable[[], tuple[onnx.ModelProto, list[Feeds]]]] = {
     "decoder": decoder, "shrinking": shrinking, "doubling": doubling, "branches": branches, "nested": nested,
     "positions": lambda: positions(True), "positions_checked": lambda: positions(False), "unbounded": unbounded,
-    "unread_rows": unread_rows,
+    "unread_rows": unread_rows, "counter": counter,
     "scan_plain": lambda: scan((0, 0), (0, 0), (0, 0), (0, 0)),
     "scan_back": lambda: scan((0, 0), (0, 0), (1, 0), (0, 1)),
     "scan_axes": lambda: scan((1, -1), (2, 1), (0, 1), (1, 0)),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from meta_infer.frontend.carried_shapes import CarriedShapes
 from meta_infer.ir.shapes import UNBOUNDED, Dim, Symbol, bounds, dim_max, dim_min
 from meta_infer.ops.opdef import TensorType
-from meta_infer.support.dtypes import FLOAT32
+from meta_infer.support.dtypes import FLOAT32, INT64
 
 N = Symbol("n", 1, 64).dim
 STEP = Symbol("i", 0, 9).dim
@@ -82,6 +82,24 @@ def test_factors_of_any_size_come_to_rest() -> None:
 def test_swapped_sizes() -> None:
     a, b = settle((3, N), lambda a, b: (b, a))
     assert bounds(a)[1] >= 64 and bounds(b)[0] <= 3
+
+
+def test_counters_are_known_by_the_number_of_the_pass() -> None:
+    def scalar(*content: Dim) -> TensorType:
+        return TensorType(INT64, (), content or None)
+
+    def settled(body: Callable[[Dim], TensorType]) -> tuple[Dim, ...] | None:
+        shapes = CarriedShapes([scalar(N + 3)], STEP, 10)
+        while True:
+            (before,) = shapes.types(lambda hint, low, high: 0)
+            if shapes.learn([body(before.content[0]) if before.content else scalar()]):
+                return before.content
+
+    assert settled(lambda c: scalar(c)) == (N + 3,)
+    assert settled(lambda c: scalar(c + 2)) == (N + 3 + 2 * STEP,)
+    assert settled(lambda c: scalar(c * 2)) is None
+    assert settled(lambda c: scalar()) is None
+    assert settled(lambda c: scalar(dim_min(c + 1, 7))) is None
 
 
 def test_stated_sizes_are_kept_only_where_they_may_hold() -> None:

@@ -8,6 +8,8 @@ strong; then it is imported for weaker ones, until what goes in and what comes o
     linear     h: [0, 8] at first, one row more after each pass: [i, 8] in pass i, without any symbol of its own
     free       anything else: a symbol that has a value of its own in every pass
 
+Counters are known in the same way: an integer that starts at 0 and is one more after each pass is i in pass i.
+
 Free sizes that start a constant apart and change alike keep that distance, so they share one symbol: the keys and the
 values of a cache, and the mask that is one longer, still fit each other in the body. By induction over the passes all
 of this holds once one import of the body confirms it.
@@ -15,7 +17,7 @@ of this holds once one import of the body confirms it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from meta_infer.ir.shapes import UNBOUNDED, Apply, Dim, Expr, bounds, symbols_of
@@ -43,24 +45,22 @@ class _Group:
 class CarriedShapes:
     """The assumption so far. `step` is the number of the pass as a dim, `most` a bound on the number of passes.
 
-    `stated` are the sizes of the body's inputs by the model, None where it is silent.
+    `stated` are the sizes of the body's inputs by the model, None where it is silent. `count_by` is the first guess
+    of how counters count: 0 not at all, None that no value is a counter.
     """
 
     def __init__(self, initial: Sequence[TensorType], step: Dim, most: int,
-                 stated: Sequence[Sequence[int | None]] = ()) -> None:
+                 stated: Sequence[Sequence[int | None]] = (), count_by: int | None = 0) -> None:
         self._initial, self._step, self._most = initial, step, most
         self._stated = {(i, axis) for i, (found, sizes) in enumerate(zip(initial, stated, strict=False))
                         for axis, (dim, size) in enumerate(zip(found.shape, sizes, strict=False)) if dim == size}
         self._outer = {symbol for found in initial for dim in found.shape for symbol in symbols_of(dim)}
         self._linear: dict[_Key, Dim] = {}
         self._groups: list[_Group] = []
+        self._steps = {i: (count_by,) * len(found.content) for i, found in enumerate(initial)
+                       if found.content is not None and count_by is not None}
         self._before: dict[_Key, Dim] = {}
         self._rounds = 0
-
-    @property
-    def relies_on_stated(self) -> bool:
-        """Whether some size is taken to stay because the model states it."""
-        return bool(self._stated)
 
     def types(self, fresh: Callable[[str, int, int], Dim]) -> tuple[TensorType, ...]:
         """Types of the carried values at the start of a pass. `fresh(hint, lo, hi)` makes the symbols they need."""
@@ -70,8 +70,8 @@ class CarriedShapes:
         for group in self._groups:
             group.symbol = fresh("size", *self._range(group))
             self._before.update({key: group.symbol + offset for key, offset in group.offsets.items()})
-        return tuple(TensorType(found.dtype, tuple(self._before[i, axis] for axis in range(len(found.shape))))
-                     for i, found in enumerate(self._initial))
+        return tuple(TensorType(found.dtype, tuple(self._before[i, axis] for axis in range(len(found.shape))),
+                                self._content(i, self._step)) for i, found in enumerate(self._initial))
 
     def learn(self, after: Sequence[TensorType]) -> bool:
         """True when the body, given `types`, gives `after` back as assumed; else the assumption is weaker now.
@@ -83,6 +83,7 @@ class CarriedShapes:
                  if (first.dtype, len(first.shape)) == (last.dtype, len(last.shape))
                  for axis, dim in enumerate(last.shape)}
         stable = all([self._holds(group, found) for group in list(self._groups)])
+        stable &= all([self._counts(i, after[i]) for i in list(self._steps)])
         free = {key for group in self._groups for key in group.offsets}
         for key, dim in found.items():
             growth = dim - self._before[key]
@@ -97,6 +98,28 @@ class CarriedShapes:
                 self._linear.pop(key, None)
                 self._free(key, _rise(dim, self._before[key]))
         return stable
+
+    def _content(self, i: int, step: Dim) -> tuple[Dim, ...] | None:
+        """The elements of a carried value at the start of pass `step`, where they are known to count evenly."""
+        first = self._initial[i].content
+        if first is None or i not in self._steps:
+            return None
+        return tuple(start + by * step for start, by in zip(first, self._steps[i], strict=True))
+
+    def _counts(self, i: int, after: TensorType) -> bool:
+        """Check the elements of one carried value; take them to count by other steps, or to be unknown."""
+        before, steps = self._content(i, self._step), self._steps[i]
+        if before is None or after.content is None or len(after.content) != len(before):
+            del self._steps[i]
+            return False
+        found = tuple(b - a for a, b in zip(before, after.content, strict=True))
+        if found == steps:
+            return True
+        if any(steps) or not isinstance(self._step, Expr) or not all(isinstance(by, int) for by in found):
+            del self._steps[i]
+        else:
+            self._steps[i] = tuple(by for by in found if isinstance(by, int))
+        return False
 
     def _start(self, key: _Key) -> Dim:
         return self._initial[key[0]].shape[key[1]]
@@ -146,6 +169,18 @@ class CarriedShapes:
         now.falls = now.falls or group.falls
         self._groups[self._groups.index(group)] = now
         return False
+
+
+def assumptions(initial: Sequence[TensorType], step: Dim, most: int,
+                stated: Sequence[Sequence[int | None]]) -> Iterator[CarriedShapes]:
+    """What to begin with, in the order in which to try, when the body cannot be imported for one of them.
+
+    A body that takes one slice at its counter may not fit a counter that stays. Sizes that a model states of its
+    body's inputs are often stale: they are relied on only where it cannot be done without.
+    """
+    for sizes in ((), stated) if any(size is not None for row in stated for size in row) else ((),):
+        for count_by in (0, 1, None) if any(found.content is not None for found in initial) else (0,):
+            yield CarriedShapes(initial, step, most, sizes, count_by)
 
 
 def _group(offsets: dict[_Key, int], rise: tuple[int, int], falls: bool = False, most: int = 0) -> _Group:

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import GraphProto, NodeProto, ValueInfoProto
 
 from meta_infer.frontend.attributes import Attributes, read_attributes
-from meta_infer.frontend.carried_shapes import CarriedShapes
+from meta_infer.frontend.carried_shapes import CarriedShapes, assumptions
 from meta_infer.frontend.check_model import node_label, node_name, opsets_of
 from meta_infer.frontend.check_node import check_dtypes, domain_of
 from meta_infer.frontend.declared import check_declared, declared_sizes, region_input_types
@@ -213,8 +213,7 @@ class GraphImporter:
     def _with_loop_body(self, body: _Body, node: OnnxNode, graph: GraphProto, label: str) -> OnnxNode:
         """The node of a Loop or Scan with its body, and with the number of the pass as attribute `iteration`.
 
-        The body is imported again until the carried values' shapes that it was imported for fit what it gives. Sizes
-        that the model states of its inputs are often stale, so they are relied on only where it cannot be done without.
+        The body is imported again until the carried values' shapes that it was imported for fit what it gives.
         """
         with self._explained(label, node.inputs):
             operands = loop_operands(node, [self._types[name] if name else None for name in node.inputs])
@@ -222,20 +221,21 @@ class GraphImporter:
         maker = names.unique(graph.input[0].name) if graph.input else ""
         iteration = self._fresh_symbol("i", 0, max(operands.most - 1, 1), maker if node.op == "Loop" else "")
         stated = operands.carried_inputs(declared_sizes(graph))
-        state = self._state()
-        try:
-            region = self._loop_body(body, graph, operands, CarriedShapes(operands.carried, iteration, operands.most),
-                                     iteration, maker, label)
-        except (MetaInferError, ShapeMismatch) as error:
-            self._restore(state)
-            shapes = CarriedShapes(operands.carried, iteration, operands.most, stated)
-            if not shapes.relies_on_stated:
-                raise
+        region, first = None, None
+        for shapes in assumptions(operands.carried, iteration, operands.most, stated):
+            state = self._state()
             try:
                 region = self._loop_body(body, graph, operands, shapes, iteration, maker, label)
-            except (MetaInferError, ShapeMismatch):
-                raise error from None
-        return replace(node, attrs={**node.attrs, "iteration": (iteration,)}, regions={"body": region})
+                break
+            except (MetaInferError, ShapeMismatch) as error:
+                first = first or error
+                self._restore(state)
+        if region is None:
+            assert first is not None
+            raise first
+        contents = tuple(self._types[name].content for name in operands.carried_inputs(region.inputs))
+        return replace(node, attrs={**node.attrs, "iteration": (iteration,), "contents": contents},
+                       regions={"body": region})
 
     def _loop_body(self, body: _Body, graph: GraphProto, operands: Operands, shapes: CarriedShapes, iteration: Dim,
                    maker: str, label: str) -> Graph:

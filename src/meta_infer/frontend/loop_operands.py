@@ -72,5 +72,6 @@ def loop_operands(node: OnnxNode, types: Sequence[TensorType | None]) -> Operand
 
 
 def _plain(types: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """Without contents: those of a carried value change."""
-    return tuple(TensorType(found.dtype, found.shape) for found in types if found is not None)
+    """Those that are there, with the contents of integers only: a carried value may count."""
+    return tuple(TensorType(found.dtype, found.shape, found.content if found.dtype == INT64 else None)
+                 for found in types if found is not None)

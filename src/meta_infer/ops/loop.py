@@ -7,6 +7,7 @@ themselves, so the op has no reference of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -34,9 +35,11 @@ from meta_infer.support.errors import InternalError
 def body_types(node: Node) -> tuple[TensorType, ...]:
     """Types of the inputs of a Loop's body, the number of the pass with its content."""
     body = node.regions[0]
-    carried = (body.values[name] for name in body.inputs[2:])
+    carried = [body.values[name] for name in body.inputs[2:]]
+    contents = cast(tuple[tuple[Dim, ...] | None, ...], node.attrs.get("contents") or (None,) * len(carried))
     return (TensorType(INT64, (), dims_of(node.attrs, "iteration")), TensorType(BOOL, ()),
-            *(TensorType(value.dtype, value.shape) for value in carried))
+            *(TensorType(value.dtype, value.shape, content)
+              for value, content in zip(carried, contents, strict=True)))
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -85,7 +88,8 @@ def _import_loop(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     inputs = (*node.inputs, "", "")[:max(len(node.inputs), 2)]
     starts = [ctx.type_of(name).shape for name in inputs[2:]]
     iteration = dims_of(node.attrs, "iteration")[0]
-    return (loop_node(inputs, starts, node.outputs, node.regions["body"], iteration, origin_of(node), ctx),)
+    return (loop_node(inputs, starts, node.outputs, node.regions["body"], iteration, origin_of(node), ctx,
+                      node.attrs["contents"]),)
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:

@@ -1,11 +1,13 @@
 """The Loop node: what its attributes say, and how importers make one.
 
     %last: float32[n, 8], %rows: float32[trips, 8] = Loop(%m, %cond, %x) {
-        iteration = ([i],), trips = ([trips],), shapes = (([n], 8), ([trips], 8)), reverse = ()} regions {body}
+        iteration = ([i],), trips = ([trips],), shapes = (([n], 8), ([trips], 8)), contents = (none,),
+        reverse = ()} regions {body}
 
 iteration   the number of the pass as a dim, in the body only: its sizes and positions may be computed from it
 trips       how many passes there are in all
 shapes      what the outputs' shapes are outside, where sizes that change from pass to pass have their last value
+contents    elements of the carried values at the start of a pass, which count evenly: ([i + 3],); none where not known
 reverse     scan outputs (0 is the first of them) that are written from the end: row trips - 1 - i in pass i
 """
 
@@ -46,7 +48,7 @@ def most_trips(count: tuple[Dim, ...] | None) -> int:
 
 
 def loop_node(inputs: Sequence[str], starts: Sequence[Shape], outputs: Sequence[str], body: Graph, iteration: Dim,
-              origin: str, ctx: ImportContext, reverse: tuple[int, ...] = ()) -> Node:
+              origin: str, ctx: ImportContext, contents: Attr = (), reverse: tuple[int, ...] = ()) -> Node:
     """The node for Loop(M, condition, carried...), whose body was imported with `iteration` as its first input.
 
     `starts` are the carried values' shapes before the first pass; the body's inputs have those of any pass.
@@ -80,7 +82,8 @@ def loop_node(inputs: Sequence[str], starts: Sequence[Shape], outputs: Sequence[
                 low, high = bounds(dim)
                 rows[dim] = ctx.fresh_symbol("row", max(low, 0) if low == high else 0, min(high, UNBOUNDED), maker)
         shapes.append((trips, *(rows.get(dim, dim) for dim in shape)))
-    attrs: dict[str, Attr] = {"iteration": (iteration,), "trips": (trips,), "shapes": tuple(shapes), "reverse": reverse}
+    attrs: dict[str, Attr] = {"iteration": (iteration,), "trips": (trips,), "shapes": tuple(shapes),
+                              "contents": contents, "reverse": reverse}
     return Node("Loop", tuple(inputs), tuple(outputs), attrs, (origin,), (body,))
 
 

@@ -84,7 +84,8 @@ def import_scan(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     reverse = tuple(i for i, backward in enumerate(_flags(node, "scan_output_directions", len(outs))) if backward)
     starts = [ctx.type_of(name).shape for name in states]
     inputs = (_length(ctx, xs[0], 0, origin_of(node)), "", *states)
-    loop = loop_node(inputs, starts, (*node.outputs[:len(states)], *names), inner, step, origin_of(node), ctx, reverse)
+    loop = loop_node(inputs, starts, (*node.outputs[:len(states)], *names), inner, step, origin_of(node), ctx,
+                     node.attrs["contents"], reverse)
     return (loop, *_move_back(node, names, outs, axes, ranks))
 
 
@@ -158,7 +159,7 @@ def _with_batch(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     inner = _scan_body(node, ctx, body, rows, types, _flags(node, "directions", count), step, length, lens)
     made = [ctx.fresh(f"{out or 'unused'}/entry") for out in node.outputs]
     loop = loop_node((_length(ctx, xs[0], 1, origin), "", *starts), [outer.values[name].shape for name in starts],
-                     made, inner, step, origin, ctx)
+                     made, inner, step, origin, ctx, node.attrs["contents"])
     shapes = loop.attrs["shapes"]
     assert isinstance(shapes, tuple)
     for name, source, shape in zip(made, inner.outputs[1:], shapes, strict=True):
