@@ -26,8 +26,8 @@ LARGEST = 200                                            # elements of a sample
 TOLERANCE = {"bfloat16": 2e-2, "float16": 4e-3, "float64": 1e-6}
 DTYPES = ["bfloat16", "float16", "float64", "int8", "uint8", "uint32", "uint64"]
 OTHERWISE = {
-    "Cast": "tests/build/test_narrow_types.py", "GridSample": "its coordinates are of another type", "LSTM": "long to compile", "GRU": "long to compile",
-    "RNN": "long to compile"}
+    "Cast": "tests/build/test_narrow_types.py", "GridSample": "its coordinates are of another type",
+    "LSTM": "long to compile", "GRU": "long to compile", "RNN": "long to compile"}
 """Ops that are tested elsewhere, or would take most of the time."""
 
 

@@ -76,11 +76,11 @@ def _clamped(x: np.ndarray, to: DType) -> np.ndarray:
     low, high = to.range
     if x.dtype.kind != "f":
         info = np.iinfo(x.dtype) if x.dtype.kind != "b" else np.iinfo(np.uint8)
-        return np.clip(x, max(low, int(info.min)), min(high, int(info.max)))
+        return np.asarray(np.clip(x, max(low, int(info.min)), min(high, int(info.max))))
     wide = np.trunc(x.astype(np.float64))
     beyond = [wide >= high, ~(wide > low)]
     inside = np.where(beyond[0] | beyond[1], 0, wide).astype(UINT64.numpy if to.kind == "uint" else INT64.numpy)
-    return np.select(beyond, [inside.dtype.type(high), inside.dtype.type(low)], inside)
+    return np.asarray(np.select(beyond, [inside.dtype.type(high), inside.dtype.type(low)], inside))
 
 
 def _expr(attrs: Mapping[str, Attr], args: Sequence[Expr]) -> Expr:

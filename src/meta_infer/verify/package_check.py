@@ -20,6 +20,7 @@ from meta_infer.verify.compare import (
     compare_layers,
     compare_outputs,
     first_beyond,
+    rounding_of,
 )
 from meta_infer.verify.reference import (
     Reference,
@@ -61,7 +62,7 @@ def verify_package(package: Path, reference: Reference, graph: Graph, *, samples
     With `exact`, also the distance of both from a float64 run of the imported graph (slow); without it, that run is
     asked only where the two differ beyond tolerance, and decides which of them is off.
     """
-    names = names_of(graph, graph.outputs)
+    names, tolerance = names_of(graph, graph.outputs), max(tolerance, rounding_of(graph))
     found: list[TensorComparison] = []
     points = shape_points(graph.input_symbols, samples)
     with load(package, threads=threads, target=target) as session:

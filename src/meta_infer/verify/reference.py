@@ -13,7 +13,7 @@ import onnxruntime as ort
 
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.execute import execute_graph, execute_layers
-from meta_infer.support.dtypes import FLOAT64
+from meta_infer.support.dtypes import FLOAT64, NARROW_FLOATS, NARROW_INTS, as_storage, dtype_of
 from meta_infer.support.errors import ModelError
 
 
@@ -32,7 +32,22 @@ def reference_session(model: Path, threads: int = 1) -> ort.InferenceSession:
 def run_reference(session: ort.InferenceSession, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs in model order; inputs the model does not declare are left out."""
     known = {i.name for i in session.get_inputs()}
-    return list(session.run(None, {k: v for k, v in inputs.items() if k in known}))
+    found = session.run(None, {k: _fed(v) for k, v in inputs.items() if k in known})
+    return [_typed(array, output.type) for array, output in zip(found, session.get_outputs(), strict=True)]
+
+
+def _fed(array: np.ndarray) -> np.ndarray | ort.OrtValue:
+    """An array as ONNX Runtime takes it: types of ml_dtypes by the integers that hold them."""
+    if not dtype_of(array).is_narrow:
+        return array
+    kind = int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+    return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(as_storage(array)), kind)
+
+
+def _typed(array: np.ndarray, kind: str) -> np.ndarray:
+    """What ONNX Runtime gives for an output of type `kind`, 'tensor(bfloat16)' say, in that type."""
+    wanted = next((dtype for dtype in (*NARROW_FLOATS, *NARROW_INTS) if kind == f"tensor({dtype})"), None)
+    return array if wanted is None or array.dtype != wanted.storage.numpy else array.view(wanted.numpy)
 
 
 def layer_references(model: Path, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
