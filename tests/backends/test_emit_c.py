@@ -22,10 +22,10 @@ from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.interpret_loop import interpret
-from meta_infer.ir.loop import MATH, Expr, LoopFunc, cast, intrin, iota, mad, minimum, splat, unary
+from meta_infer.ir.loop import MATH, Expr, LoopFunc, cast, const, intrin, iota, mad, minimum, splat, unary
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.shapes import UNBOUNDED, Symbol, ceildiv, dim_max, dim_min, evaluate
-from meta_infer.support.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, DType
+from meta_infer.support.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT64, DType
 from meta_infer.support.errors import UnsupportedError
 from meta_infer.support.switches import read_switches
 from tests.ir.random_loops import DIM, arrays_for, loop_funcs, same_bits
@@ -280,3 +280,13 @@ def test_bool_buffers_hold_zero_and_one(cache: Path) -> None:
     build([func], cache, host_isa()).run("masks", [x_data.ctypes.data, mask.ctypes.data, got.ctypes.data])
     interpret(func, [x_data, mask, want], [])
     assert got.tolist() == want.astype(int).tolist()
+
+
+def test_a_shifted_constant_has_64_bits(cache: Path) -> None:
+    b = Builder("shifts")
+    x, y = b.input("x", INT64), b.output("y", INT64)
+    with b.chunks(1), b.loop(0, 3) as i:
+        b.store(y, i, const(1) << b.load(x, i))
+    by, got = np.array([3, 31, 40], np.int64), np.zeros(3, np.int64)
+    build([b.finish()[0]], cache, host_isa()).run("shifts", [by.ctypes.data, got.ctypes.data])
+    assert got.tolist() == [1 << 3, 1 << 31, 1 << 40]

@@ -13,6 +13,7 @@ import pytest
 from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.non_zero import NON_ZERO
 from meta_infer.search import measure as measure_module
 from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
 from meta_infer.search.measure import measure
@@ -100,6 +101,16 @@ def test_real_kernels_with_a_share_of_the_peak() -> None:
         for found in measure([first, second], threads=threads, **FEW):
             assert found.ok and found.share_of_peak > 0
             assert found.metric.kind == "measured" and found.metric.value == found.seconds
+
+
+def test_a_kernel_that_finds_its_size_is_measured_at_the_largest() -> None:
+    case = make_group("NonZero", {"x": np.ones((50, 3), np.float32)})
+    variant = next(iter(NON_ZERO.variants(case.group, PROFILE)))
+    layouts = layouts_of(variant, case.group)
+    found = lowered_group("non-zero", case.group, NON_ZERO.lower(case.group, variant, layouts, PROFILE), layouts, {})
+    assert found.buffers["out"].bytes == 2 * 150 * 8
+    (result,) = measure(compile_candidates([found], ISA), **FEW)
+    assert result.ok
 
 
 def test_what_one_candidate_writes_no_other_reads() -> None:

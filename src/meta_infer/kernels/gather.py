@@ -40,8 +40,11 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
             raw = b.let(cast(b.load(index, row % count), INT64), "raw")
             wrapped = b.let(select(raw.lt(0), raw + size, raw), "wrapped")
             inside = b.let(maximum(minimum(wrapped, size - 1), 0), "pick")
-            copy_run(b, src, b.let((row // count * size + inside) * inner), dst, b.let(row * inner), inner,
-                     copy_lanes(profile, src.dtype))
+            if inner == const(1):
+                b.store(dst, row, b.load(src, row // count * size + inside))
+            else:
+                copy_run(b, src, b.let((row // count * size + inside) * inner), dst, b.let(row * inner), inner,
+                         copy_lanes(profile, src.dtype))
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 

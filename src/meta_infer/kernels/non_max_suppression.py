@@ -1,4 +1,4 @@
-"""NonMaxSuppression: every image and class sorts its boxes and picks, in parallel; then all write (counted.py).
+"""NonMaxSuppression: every image and class picks its boxes, best first, in parallel; then all write (counted.py).
 
 A box is compared with those picked so far, a register of them at a time.
 """
@@ -15,8 +15,8 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, minimum, reduce, select, splat
 from meta_infer.ir.shapes import Dim
 from meta_infer.kernels.counted import BEGINS, COUNTS, count_temps, place_parts
+from meta_infer.kernels.heap import make_heap
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
-from meta_infer.kernels.sorting import merge_sort
 from meta_infer.ops.attrs import bool_of
 from meta_infer.ops.non_max_suppression import most_picked
 from meta_infer.support.dtypes import FLOAT32, INT64
@@ -85,12 +85,8 @@ def _select(group: Group, capacity: Dim, lanes: int) -> KernelCall:
     buffers = {value.name: b.input(f"in{i}", value.dtype) for i, value in enumerate(given)}
     picked, counts = b.output("picked", INT64), b.output("counts", INT64)
     size, classes, room = b.dim(scores.shape[2]), b.dim(scores.shape[1]), b.dim(capacity)
-    keys, places = b.scratch("keys", FLOAT32, size * 2), b.scratch("places", INT64, size * 2)
+    keys, places = b.scratch("keys", FLOAT32, size), b.scratch("places", INT64, size)
     kept_boxes = tuple(b.scratch(name, FLOAT32, room + lanes) for name in ("left", "right", "low", "high", "area"))
-
-    def move(source: Expr, target: Expr) -> None:
-        b.store(keys, target, b.load(keys, source))
-        b.store(places, target, b.load(places, source))
 
     with b.chunks(b.dim(scores.shape[0]) * classes) as chunk:
         first_box = b.let(chunk // classes * size, "first_box")
@@ -107,10 +103,10 @@ def _select(group: Group, capacity: Dim, lanes: int) -> KernelCall:
                 b.store(keys, count, score)
                 b.store(places, count, box)
                 b.assign(count, count + 1)
-        sorted = merge_sort(b, count, lambda p, q: b.load(keys, p).gt(b.load(keys, q)), move)
-        kept = b.var(const(0), "kept")
-        with b.loop(0, count, name="rank") as rank, b.when(kept.lt(most)):
-            box = b.let(b.load(places, sorted + rank), "box")
+        heap, kept = make_heap(b, keys, places, count), b.var(const(0), "kept")
+        candidates = b.var(count, "candidates")            # the heap shrinks, its first size stays
+        with b.loop(0, candidates), b.when(kept.lt(most)):
+            _, box = heap.pop()
             mine = _box_at(b, buffers[boxes.name], b.let((first_box + box) * 4), bool_of(group.anchor.attrs,
                                                                                         "center_point_box"))
             hits = b.var(const(0.0, _SCORE), "hits")

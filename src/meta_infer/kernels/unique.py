@@ -50,23 +50,22 @@ class _Items:
         """Whether item `x` comes before item `y` in lexicographic order. Writes statements."""
         length = self.outer * self.inner
         if length == const(1):
-            return self._less(self._at(x), self._at(y))
+            return self.less(self.src, x, self.src, y)
         b, order = self.b, self.b.var(const(0), "order")             # 1: before, 2: behind, 0: equal so far
         length = b.let(length, "length")
         with b.loop(0, length, _STEP, name="step") as step, b.when(order.eq(0)):
             with b.loop(step, minimum(step + _STEP, length), name="e") as e, b.when(order.eq(0)):
-                mine, other = self._at(self.place(x, e)), self._at(self.place(y, e))
-                b.assign(order, select(self._less(mine, other), const(1),
-                                       select(self._less(other, mine), const(2), const(0))))
+                mine, other = b.let(self.place(x, e), "mine"), b.let(self.place(y, e), "other")
+                b.assign(order, select(self.less(self.src, mine, self.src, other), const(1),
+                                       select(self.less(self.src, other, self.src, mine), const(2), const(0))))
         return order.eq(1)
 
-    def _at(self, place: Expr) -> Expr:
-        found = self.b.load(self.src, place)
-        return self.b.let(cast(found, INT32) if self.src.dtype == BOOL else found, "key")
-
-    def _less(self, a: Expr, b: Expr) -> Expr:
-        """NaN is greater than any number, and equal to itself."""
-        return a.lt(b) | (a.eq(a) & b.ne(b)) if self.src.dtype.is_float else a.lt(b)
+    def less(self, one: Buffer, at: Expr, other: Buffer, there: Expr) -> Expr:
+        """Whether one[at] < other[there]. NaN is greater than any number, and equal to itself."""
+        x, y = self.b.let(self.b.load(one, at), "key"), self.b.let(self.b.load(other, there), "key")
+        if one.dtype == BOOL:
+            x, y = cast(x, INT32), cast(y, INT32)
+        return x.lt(y) | (x.eq(x) & y.ne(y)) if one.dtype.is_float else x.lt(y)
 
 
 def _find(group: Group, items: Dim, outer: Dim, inner: Dim, count: Dim) -> KernelCall:
@@ -81,11 +80,7 @@ def _find(group: Group, items: Dim, outer: Dim, inner: Dim, count: Dim) -> Kerne
     slices = _Items(b, src, size, b.dim(outer), b.dim(inner))
     places = b.scratch("places", INT64, size * 2)
     with b.chunks(1):
-        with b.loop(0, size, name="item") as item:
-            b.store(places, item, item)
-        here = merge_sort(
-            b, size, lambda p, q: slices.before(b.let(b.load(places, p), "x"), b.let(b.load(places, q), "y")),
-            lambda source, target: b.store(places, target, b.load(places, source)))
+        here = _sorted_places(b, slices, places)
         found = b.var(const(0), "found")
         if bool_of(anchor.attrs, "sorted"):
             _number(b, slices, places, here, found, firsts, counts, groups)
@@ -109,6 +104,28 @@ def _find(group: Group, items: Dim, outer: Dim, inner: Dim, count: Dim) -> Kerne
     func, dims = b.finish()
     args = (x.name, _FIRSTS, COUNTS, TOTAL, *((inverse,) if inverse else ()))
     return KernelCall(func, args, dims, sizes_found(count, TOTAL))
+
+
+def _sorted_places(b: Builder, slices: _Items, places: Buffer) -> Var:
+    """Fills `places` with all items in order; gives where they begin. Single elements move along with their places."""
+    size, single = slices.count, slices.outer * slices.inner == const(1)
+    keys = b.scratch("keys", slices.src.dtype, size * 2) if single else places
+    with b.loop(0, size, name="item") as item:
+        b.store(places, item, item)
+        if single:
+            b.store(keys, item, b.load(slices.src, item))
+
+    def before(p: Expr, q: Expr) -> Expr:
+        if single:
+            return slices.less(keys, p, keys, q)
+        return slices.before(b.let(b.load(places, p), "x"), b.let(b.load(places, q), "y"))
+
+    def move(source: Expr, target: Expr) -> None:
+        b.store(places, target, b.load(places, source))
+        if single:
+            b.store(keys, target, b.load(keys, source))
+
+    return merge_sort(b, size, before, move)
 
 
 def _number(b: Builder, slices: _Items, places: Buffer, here: Expr, found: Var, firsts: Buffer, counts: Buffer,

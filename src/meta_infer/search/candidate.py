@@ -10,7 +10,7 @@ from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module, emit_unit
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.group import PLAIN, Group, Layout
-from meta_infer.ir.shapes import evaluate, product
+from meta_infer.ir.shapes import evaluate, product, symbols_of
 from meta_infer.kernels.kernel import KernelCall, Lowering
 from meta_infer.support.dtypes import dtype_of
 
@@ -68,7 +68,11 @@ class Uncompiled:
 
 def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[str, Layout],
                   sizes: Mapping[str, int], flops: int = 0) -> Uncompiled:
-    """A lowered group at these values of its symbols."""
+    """A lowered group at these values of its symbols.
+
+    Sizes that its own calls find are taken at their upper bounds, so that whatever is found in made-up data fits.
+    """
+    sizes = {**_largest_found(group, lowering), **sizes}
     buffers: dict[str, MeasuredBuffer] = {}
     for value_name in (*group.inputs, *group.outputs):
         value = group.values[value_name]
@@ -82,6 +86,12 @@ def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[
         buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
     used = {arg for call in lowering.calls for arg in call.args}
     return Uncompiled(name, lowering.calls, {n: b for n, b in buffers.items() if n in used}, sizes, flops)
+
+
+def _largest_found(group: Group, lowering: Lowering) -> dict[str, int]:
+    found = {size.symbol for call in lowering.calls for size in call.finds}
+    symbols = {s for name in group.outputs for dim in group.values[name].shape for s in symbols_of(dim)}
+    return {symbol.name: symbol.hi for symbol in symbols if symbol.name in found}
 
 
 def compile_candidates(uncompiled: Sequence[Uncompiled], isa: str) -> tuple[Candidate, ...]:

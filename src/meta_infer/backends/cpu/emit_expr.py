@@ -158,7 +158,8 @@ class ExprEmitter:
             return self._call("div" if op == "/" else "rem", type, a, b)
         level = _PRECEDENCE[op]
         left, right = self._operands(a, b, level)
-        if isinstance(a, Const) and isinstance(b, Const) and dtype.is_integer:
+        # A constant is an int of C's; a shift has the type of its left side alone.
+        if isinstance(a, Const) and (isinstance(b, Const) or scalar and op in ("<<", ">>")) and dtype.is_integer:
             left = f"({scalar_type(dtype)}){left}"
         text = f"{left} {op} {right}"
         if scalar and (dtype.bits < 32) and op not in COMPARISONS and dtype.kind != "bool":
