@@ -58,6 +58,9 @@ GAPS: tuple[Gap, ...] = (
     Gap("TfIdfVectorizer", "a pool of strings", "tensors of strings are not supported", "number the tokens before"),
     Gap("ImageDecoder", "all", "decoding files is I/O with a library per format, not computation",
         "decode with the application's own image library"),
+    Gap("Attention", "cases test_attention*_bf16* and test_attention_4d_causal_fp16_expanded of onnx",
+        "they expect, within a thousandth, what numpy rounds to the short type after every addition of a softmax",
+        "nothing: ours is closer to the exact result"),
 )
 
 
