@@ -45,6 +45,8 @@ ROWS: tuple[tuple[str, ...], ...] = (
 )
 LEVEL = {folder: level for level, row in enumerate(ROWS) for folder in row}
 RUNTIME_EXTERNALS = {"numpy"}
+# Used where it is there, and done without where it is not.
+RUNTIME_OPTIONAL = {("support.dtypes", "ml_dtypes")}
 # `meta_infer/__init__.py` hands out `load`, `build` and `compare`: above everything, as the outside world is.
 ROOT = "__init__"
 
@@ -132,6 +134,8 @@ def check_runtime(imports: list[Import]) -> list[str]:
                     if reached not in seen:
                         seen.add(reached)
                         waiting.append(reached)
+            elif (item.importer.removeprefix(f"{PACKAGE}."), top) in RUNTIME_OPTIONAL:
+                continue
             elif top not in RUNTIME_EXTERNALS and top not in sys.stdlib_module_names:
                 problems.append(f"{item.file}:{item.line}: the runtime reaches {item.module}: "
                                 f"loading a package may need only numpy and the standard library")
