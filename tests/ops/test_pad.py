@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from meta_infer.frontend.import_model import import_model
 from meta_infer.ir.graph import walk_nodes
@@ -57,3 +58,21 @@ def test_kernel(mode: str) -> None:
             pads = (0, w - 3, 2, 0)
         case = make_group("Pad", {"x": x}, {"pads": pads, "mode": mode, "value": 2.5}, shapes={"x": (w, w)})
         assert check_case(case, PAD) == 1
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_center_crop_pad(fixed: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    for shape, sizes, axes in (((4, 7, 3), (6, 3), [0, 1]), ((5, 5), (2, 8), None), ((4, 7, 3), (2, 10), [-1, 1]),
+                               ((1, 6), (4, 1), [0, 1])):
+        x, wanted = rng.standard_normal(shape).astype(np.float32), np.array(sizes, np.int64)
+        inputs = {"x": x} if fixed else {"x": x, "s": wanted}
+        node = helper.make_node("CenterCropPad", ["x", "s"], ["y"], **({} if axes is None else {"axes": axes}))
+        graph = helper.make_graph(
+            [node], "g", [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+                          for n, a in inputs.items()], [helper.make_empty_tensor_value_info("y")],
+            [numpy_helper.from_array(wanted, "s")] if fixed else [])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        onnx.save(model, tmp_path / "crop.onnx")
+        (found,) = execute_graph(import_model(tmp_path / "crop.onnx"), inputs).values()
+        np.testing.assert_array_equal(found, ReferenceEvaluator(model).run(None, inputs)[0])

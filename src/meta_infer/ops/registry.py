@@ -12,6 +12,7 @@ from meta_infer.ops import (
     bind_dims,
     bitwise,
     cast,
+    center_crop_pad,
     causal_conv,
     clip,
     col2im,
@@ -151,6 +152,7 @@ OPS: tuple[OpDef, ...] = (
 COMBINATIONS: tuple[OnnxImport, ...] = (
     *attention.IMPORTS,
     *causal_conv.IMPORTS,
+    *center_crop_pad.IMPORTS,
     *einsum.IMPORTS,
     *fused_attention.IMPORTS,
     *fused_product.IMPORTS,
