@@ -135,6 +135,11 @@ VENDORS: tuple[Vendor, ...] = (
            "y_scale:single? y_zero_point:Z=byte?", "Y:any", {"alpha": 1.0, "transA": 0, "transB": 0}),
     Vendor("QLinearConv", "x:X=byte x_scale:single x_zero_point:X w:W=byte w_scale:single w_zero_point:W "
            "y_scale:single y_zero_point:Y=byte B:int32?", "y:Y", {**_CONV, "channels_last": 0}),
+    Vendor("DynamicQuantizeLSTM",
+           "X:single W:W=byte R:W B:single? sequence_lens:int32? initial_h:single? initial_c:single? P:single? "
+           "W_scale:single W_zero_point:W R_scale:single R_zero_point:W", "Y:single? Y_h:single? Y_c:single?",
+           {"direction": "forward", "hidden_size": INT, "activations": Kind.STRINGS, "activation_alpha": FLOATS,
+            "activation_beta": FLOATS, "clip": FLOAT, "input_forget": 0}),
     # Quantised elementwise ops and pools.
     Vendor("NhwcMaxPool", "x:T=byte", "y:T",
            {"auto_pad": "NOTSET", "kernel_shape": Must(INTS), "strides": INTS, "pads": INTS, "dilations": INTS,

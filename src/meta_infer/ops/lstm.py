@@ -63,7 +63,7 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
     return run_steps(attrs, arrays, (5, 6), step)
 
 
-def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+def import_lstm(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     more: dict[str, Attr] = {"input_forget": True} if attr_int(node, "input_forget") else {}
     return import_recurrent(node, ctx, DEFAULT_ACTIVATIONS, (5, 6), **more)
 
@@ -82,7 +82,7 @@ def _samples(rng: np.random.Generator) -> Iterable[Sample]:
         yield Sample((x, w, r, bias, None, None, c0, peepholes), attrs, 1e-4, 1e-5)
 
 
-LSTM = OpDef("LSTM", _infer, _reference, _samples, (OnnxImport("LSTM", 7, convert=_import),),
+LSTM = OpDef("LSTM", _infer, _reference, _samples, (OnnxImport("LSTM", 7, convert=import_lstm),),
              flops=lambda attrs, inputs, outputs: flops_of(GATES, attrs, inputs))
 
 OPS: tuple[OpDef, ...] = (LSTM,)
