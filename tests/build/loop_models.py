@@ -209,11 +209,18 @@ def scan(axes_in: tuple[int, int], axes_out: tuple[int, int], back_in: tuple[int
 
 
 def unread_rows() -> tuple[onnx.ModelProto, list[Feeds]]:
-    """Nobody reads what the scan gathers; the number of its passes is a size of its input."""
+    """Nobody reads what is gathered, in full or in part; the number of passes is a size of an input."""
     body = graph("b", [node("Add", ["s", "a"], ["s1"]), node("Relu", ["s1"], ["r"])], [info("s", [3]), info("a", [3])],
                  [info("s1", [3]), info("r", [3])])
-    m = model([node("Scan", ["init", "xs"], ["last", "rows"], body=body, num_scan_inputs=1)],
-              [info("init", [3]), info("xs", ["t", 3])], ["last"])
+    inner = graph("c", [node("Add", ["h", "init"], ["h1"]), node("Neg", ["h1"], ["n"]), node("Abs", ["h1"], ["p"]),
+                        node("Identity", ["go"], ["on"])],
+                  [info("i", [], T.INT64), info("go", [], T.BOOL), info("h", [3])],
+                  [info("on", [], T.BOOL), info("h1", [3]), info("n", [3]), info("p", [3])])
+    m = model([node("Scan", ["init", "xs"], ["last", "rows"], body=body, num_scan_inputs=1),
+               node("Shape", ["xs"], ["shape"]), node("Gather", ["shape", "zero"], ["t"]),
+               node("Loop", ["t", "", "last"], ["e1", "ns", "ps"], body=inner),
+               node("Loop", ["t", "", "last"], ["end", "n2", "p2"], body=inner)],
+              [info("init", [3]), info("xs", ["t", 3])], ["last", "ps", "end"], constant("zero", number(0)))
     return m, [{"init": floats(3), "xs": floats(t, 3)} for t in (1, 4, 7)]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta_infer.ir.graph import Attr, Graph, Node, Shape, walk_graphs
+from meta_infer.ir.graph import Attr, Graph, Node, Shape, free_names, walk_graphs
 from meta_infer.ir.shapes import UNBOUNDED, Dim, Symbol, bounds, dim_max, substitute, symbols_of
 from meta_infer.ops.opdef import ImportContext
 
@@ -51,9 +51,16 @@ def loop_node(inputs: Sequence[str], starts: Sequence[Shape], outputs: Sequence[
               origin: str, ctx: ImportContext, contents: Attr = (), reverse: tuple[int, ...] = ()) -> Node:
     """The node for Loop(M, condition, carried...), whose body was imported with `iteration` as its first input.
 
-    `starts` are the carried values' shapes before the first pass; the body's inputs have those of any pass.
+    `starts` are the carried values' shapes before the first pass; the body's inputs have those of any pass. Rows that
+    nobody reads are not gathered.
     """
     trip, cond, *carried = inputs
+    outputs = (*outputs, *[""] * (len(body.outputs) - 1 - len(outputs)))
+    kept = [i for i, name in enumerate(outputs[len(carried):]) if name]
+    outputs = (*outputs[:len(carried)], *(outputs[len(carried) + i] for i in kept))
+    reverse = tuple(place for place, i in enumerate(kept) if i in reverse)
+    body = body.replace(outputs=(*body.outputs[:1 + len(carried)], *(body.outputs[1 + len(carried) + i] for i in kept)))
+    body = body.replace(captures=free_names(body))
     count = ctx.type_of(trip).content if trip else None
     maker = next((name for name in outputs if name), "")
     own = own_symbols(body, starts, iteration)

@@ -14,7 +14,7 @@ run to the end, but past an entry's length its states keep their values and its 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -65,6 +65,8 @@ class _Region:
 
 def import_scan(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """See the module."""
+    absent = [""] * (len(node.regions["body"].outputs) - len(node.outputs))
+    node = replace(node, outputs=(*node.outputs, *absent))
     if node.version < 9:
         return _with_batch(node, ctx)
     count = attr_int(node, "num_scan_inputs")
