@@ -17,10 +17,10 @@ from meta_infer.frontend.import_model import import_model
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.verify_graph import verify_graph
 from meta_infer.ops.execute import execute_graph
-from meta_infer.support.errors import UnsupportedError
+from meta_infer.support.errors import ModelError, UnsupportedError
 
 SLOW_TO_MAKE = {"averagepool", "lppool", "maxpool"}
-TOLERANCES = {"float16": (1e-2, 1e-2), "float32": (1e-3, 1e-5), "float64": (1e-6, 1e-8)}
+TOLERANCES = {"bfloat16": (2e-2, 2e-2), "float16": (1e-2, 1e-2), "float32": (1e-3, 1e-5), "float64": (1e-6, 1e-8)}
 KNOWN = {
     "test_resize_downsample_scales_linear_align_corners": "ONNX scales by the size before rounding; we by the real one",
     "test_resize_downsample_scales_cubic_align_corners": "as above",
@@ -31,6 +31,8 @@ KNOWN = {
     "test_reduce_max_empty_set_bool": "as above",
     "test_reduce_min_empty_set": "as above",
     "test_reduce_log_sum_exp_empty_set": "as above",
+    **{f"test_bernoulli{kind}{body}": "random numbers: another draw" for kind in ("", "_double", "_seed")
+       for body in ("", "_expanded")},
 }
 
 
@@ -49,7 +51,7 @@ def imported(model: onnx.ModelProto, inputs: list[np.ndarray], path: Path) -> Gr
     path.write_bytes(model.SerializeToString())
     try:
         return import_model(path)
-    except UnsupportedError:
+    except (UnsupportedError, ModelError):               # a ModelError: branches whose ranks the operand decides
         frozen = onnx.ModelProto()
         frozen.CopyFrom(model)
         for value, array in list(zip(model.graph.input, inputs, strict=True))[1:]:
