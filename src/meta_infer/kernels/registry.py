@@ -46,8 +46,8 @@ from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
 from meta_infer.kernels.top_k import TOP_K
 from meta_infer.kernels.transpose import TRANSPOSE
-from meta_infer.kernels.unique import UNIQUE
 from meta_infer.kernels.tree_walk import TREE_WALK
+from meta_infer.kernels.unique import UNIQUE
 
 KERNELS: tuple[Kernel, ...] = (
     CONV_POINTWISE,
