@@ -157,6 +157,72 @@ MODELS: dict[str, str] = {
                 s_out = Add(s, sum)
             }
         >""",
+    "carried tensors that shrink": """
+        trips = Constant<value = int64 {4}>()
+        go = Constant<value = bool {1}>()
+        lo = Constant<value = float {-1}>()
+        o0, o1 = Loop(trips, go, x, k) <
+            body = body (int64 i, bool on, float[a, 3] s, int64[b] t) => (
+                    bool on_out, float[a2, 3] s_out, int64[b2] t_out) {
+                on_out = Identity(on)
+                m1 = Greater(s, lo)
+                m2 = Cast<to=6>(m1)
+                m3 = ReduceMin<axes=[1], keepdims=0>(m2)
+                keep = Cast<to=9>(m3)
+                s1 = Compress<axis=0>(s, keep)
+                half = Constant<value = float {0.9}>()
+                s_out = Mul(s1, half)
+                zero = Constant<value = int64 {0}>()
+                m4 = Greater(t, zero)
+                t1 = Compress<axis=0>(t, m4)
+                one = Constant<value = int64 {1}>()
+                t_out = Sub(t1, one)
+            }
+        >""",
+    "branches that read what was found outside": """
+        p = Compress<axis=0>(x, c)
+        any = Cast<to=7>(c)
+        total = ReduceSum<keepdims=0>(any)
+        two = Constant<value = int64 {2}>()
+        many = Greater(total, two)
+        o0 = If(many) <
+            then_branch = then () => (float[n1, 3] r) {
+                    q = Compress<axis=0>(y, c)
+                    r = Add(p, q)
+                },
+            else_branch = other () => (float[n2, 3] r2) {
+                    q2 = Compress<axis=0>(y, d)
+                    v = Neg(q2)
+                    r2 = Concat<axis=0>(v, p)
+                }
+        >
+        o1 = Add(p, p)
+        o2 = Softmax<axis=0>(p)
+        w = Constant<value = int64[2] {-1, 1}>()
+        o3 = Reshape(p, w)
+        axes = Constant<value = int64[1] {0}>()
+        o4 = Unsqueeze(p, axes)""",
+    "sizes that are equal by data only, everywhere": """
+        n = Not(c)
+        e = Not(n)
+        p = Compress<axis=0>(x, c)
+        q = Compress<axis=0>(y, e)
+        o0 = Concat<axis=1>(p, q)
+        o1 = Identity(q)
+        s1 = Shape(p)
+        s2 = Shape(q)
+        o2 = Reshape(p, s2)
+        o3 = Expand(q, s1)
+        k1 = Compress<axis=0>(k, c)
+        o4 = Gather<axis=0>(k, k1)
+        f = Constant<value = float {0.5}>()
+        o5 = CumSum(p, z)
+        z = Constant<value = int64 {0}>()
+        tt = Transpose<perm=[1,0]>(p)
+        o6 = MatMul(q, tt)
+        o7 = ReduceMax<axes=[1], keepdims=0>(p)
+        six = Constant<value = int64[1] {2}>()
+        o8, o9 = TopK<axis=1>(p, six)""",
 }
 
 
@@ -266,3 +332,20 @@ def test_a_found_size_of_one_is_repeated(tmp_path: Path) -> None:
             feeds |= {"c": np.arange(6) < first, "d": np.arange(6) < second, "e": np.arange(5) < third}
             with pytest.raises(MetaInferError, match="does not fit"):
                 session.run(None, feeds)
+
+
+def test_sizes_that_differ_are_an_error_of_the_run(tmp_path: Path) -> None:
+    model = model_of("""
+        p = Compress<axis=0>(x, c)
+        q = Compress<axis=0>(y, d)
+        o0 = Concat<axis=1>(p, q)""")
+    feeds = data(np.random.default_rng(5), 9, 0.5)
+    feeds = {name: feeds[name] for name in ("x", "y", "c", "d")}
+    with load(package_of(tmp_path, model), threads=2) as session:
+        for first, second in ((0, 1), (1, 0), (9, 8), (3, 9)):
+            feeds |= {"c": np.arange(9) < first, "d": np.arange(9) < second}
+            with pytest.raises(MetaInferError, match=f"does not fit.*: {second} is not {first}"):
+                session.run(None, feeds)
+        feeds["d"] = feeds["c"]                          # the session is as good as before
+        (found,) = session.run(None, feeds)
+        np.testing.assert_array_equal(found, np.concatenate([feeds["x"][:3], feeds["y"][:3]], 1))
