@@ -61,7 +61,7 @@ def check(
         show_json([asdict(outcome) for outcome in outcomes])
     else:
         _show(outcomes, verbose)
-    if any(outcome.status == "failed" for outcome in outcomes):
+    if not all(outcome.passed or outcome.is_known for outcome in outcomes):
         raise typer.Exit(1)
 
 
@@ -71,16 +71,19 @@ def _show(outcomes: list[Outcome], verbose: bool) -> None:
     from meta_infer.report.text import plain_table
     from meta_infer.suite.tally import by_kind, by_op
 
-    table = plain_table("op", "passed", "failed", "refused", right=("passed", "failed", "refused"))
+    columns = ("passed", "known gap", "failed", "refused")
+    table = plain_table("op", *columns, right=columns)
     for op, tally in by_op(outcomes):
         if tally.passed < tally.total:
-            table.add_row(op, *(str(n) if n else "" for n in (tally.passed, tally.failed, tally.refused)))
+            table.add_row(op, *(str(n) if n else "" for n in (tally.passed, tally.known, tally.failed, tally.refused)))
     if table.row_count:
         show(table, "")
     if verbose:
         for outcome in outcomes:
-            if outcome.status != "passed":
-                show(f"{outcome.name} [{outcome.kind}] {outcome.status}: {outcome.reason}")
+            if not outcome.passed:
+                known = " (known gap)" if outcome.is_known else ""
+                show(f"{outcome.name} [{outcome.kind}] {outcome.status}{known}: {outcome.reason}")
         show("")
     for kind, tally in by_kind(outcomes):
-        show(Text(f"{kind}: {tally.passed} of {tally.total} passed, {tally.failed} failed, {tally.refused} refused"))
+        show(Text(f"{kind}: {tally.passed} of {tally.total} passed, {tally.known} known gaps, {tally.failed} failed, "
+                  f"{tally.refused} refused"))

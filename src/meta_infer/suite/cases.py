@@ -15,6 +15,9 @@ from onnx import AttributeProto, GraphProto, TensorProto, TypeProto
 KINDS = ("plain", "narrow", "string", "sequence", "training")
 """What a case needs beyond ordinary tensors; 'narrow' are bfloat16 and types below 8 bits or floats of 8."""
 
+OUT = ("string", "sequence", "training")
+"""Kinds that stay out as a whole: there are no tensors of strings, no lists of tensors, and no training."""
+
 _NARROW = frozenset(getattr(TensorProto, name) for name in dir(TensorProto)
                     if name.startswith(("BFLOAT16", "FLOAT8", "FLOAT4", "FLOAT6", "INT4", "UINT4", "INT2", "UINT2")))
 

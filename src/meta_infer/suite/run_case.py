@@ -12,8 +12,9 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from meta_infer.api import build
+from meta_infer.ops.gaps import gap_of_case
 from meta_infer.runtime.session import load
-from meta_infer.suite.cases import Case
+from meta_infer.suite.cases import OUT, Case
 from meta_infer.support.errors import MetaInferError, UnsupportedError
 
 _TWO_ULPS = 2.0**-6                                     # of bfloat16: onnx's own runner allows as much
@@ -29,6 +30,15 @@ class Outcome:
     status: str
     reason: str
     seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.status == "passed"
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `ops/gaps.py` says why it does not pass, or it is of a kind that stays out as a whole."""
+        return self.kind in OUT or gap_of_case(self.name) is not None
 
 
 def run_case(case: Case, folder: Path) -> Outcome:

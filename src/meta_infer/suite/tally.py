@@ -11,20 +11,21 @@ from meta_infer.suite.run_case import Outcome
 
 @dataclass(frozen=True)
 class Tally:
-    """How many cases passed, failed, and were refused as unsupported."""
+    """How many cases passed, did not for a reason that ops/gaps.py gives, failed, and were refused as unsupported."""
 
     passed: int
+    known: int
     failed: int
     refused: int
 
     @property
     def total(self) -> int:
-        return self.passed + self.failed + self.refused
+        return self.passed + self.known + self.failed + self.refused
 
 
 def _tally(outcomes: Iterable[Outcome]) -> Tally:
-    statuses = [outcome.status for outcome in outcomes]
-    return Tally(*(statuses.count(status) for status in ("passed", "failed", "refused")))
+    kinds = ["known" if not outcome.passed and outcome.is_known else outcome.status for outcome in outcomes]
+    return Tally(*(kinds.count(kind) for kind in ("passed", "known", "failed", "refused")))
 
 
 def _grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], str]) -> dict[str, list[Outcome]]:
