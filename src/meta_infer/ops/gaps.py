@@ -45,8 +45,8 @@ GAPS: tuple[Gap, ...] = (
     Gap("Loop", "carried sequences and optionals", "only tensors have memory", "Concat in the body, or a scan output"),
     Gap("If", "branches that give another rank or dtype", "what follows would be another graph", "Reshape in a branch"),
     Gap("AffineGrid", "operator cases of onnx that spell it out, with a computed size", "they choose between two and "
-        "three dimensions by If and Squeeze while running: tensors of unknown rank", "AffineGrid itself, which is native",
-        ("test_affine_grid_*_expanded",)),
+        "three dimensions by If and Squeeze while running: tensors of unknown rank", "AffineGrid itself, which is "
+        "native", ("test_affine_grid_*_expanded",)),
     Gap("If", "sequences and optionals as results", "only tensors have memory", "tensors"),
     Gap("DFT", "two operator cases of onnx",
         "they expect 1.9e-7 of a single-precision FFT's rounding where the exact result is 0",
