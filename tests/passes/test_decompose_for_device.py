@@ -1,0 +1,191 @@
+"""Decompositions for devices that lack an op: each against the op itself, in float64, on the op's own samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meta_infer.hardware.load import load_profile, parse_profile
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Attr, Graph, Node, Value
+from meta_infer.ops.execute import execute_graph
+from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
+from meta_infer.ops.registry import OPS, op_named
+from meta_infer.passes.decisions import Decision
+from meta_infer.passes.decompose_for_device import FORMS
+from meta_infer.passes.decompose_recurrent import MAX_STEPS
+from meta_infer.passes.legalize import legalize
+from meta_infer.passes.profile_words import profile_words
+from meta_infer.passes.verify_types import verify
+from meta_infer.support.dtypes import FLOAT64, dtype_of
+
+Arrays = tuple[np.ndarray | None, ...]
+ALL_WORDS = frozenset(
+    {f"{kind}conv{n}d" for kind in ("", "depthwise_", "grouped_") for n in (1, 2, 3)}
+    | {word for op in OPS if op.name != "Conv" for word in profile_words(Node(op.name, (), ()))})
+
+
+def without(*ops: str, words: Iterable[str] = ()) -> Profile:
+    """A device that lacks only `ops` (and `words`)."""
+    lacking = {word for op in ops for word in (*profile_words(Node(op, (), ())), "relu6" if op == "Clip" else op)}
+    return replace(load_profile("edge_npu_v2"), supported_ops=ALL_WORDS - lacking - set(words))
+
+
+def graph_of(op: str, arrays: Arrays, attrs: Mapping[str, Attr], weights: tuple[int, ...] = ()) -> Graph:
+    """One node; the operands at `weights` are constants, the others inputs i0, i1, ..."""
+    names = tuple("" if a is None else f"i{i}" for i, a in enumerate(arrays))
+    given = {name: a for name, a in zip(names, arrays, strict=True) if a is not None}
+    fixed = {f"i{i}": given[f"i{i}"] for i in weights if f"i{i}" in given}
+    types = {name: constant_type(a) for name, a in given.items()}
+    node = Node(op, names, ("y",), attrs, ("node",))
+    found = infer_node(node, types, fixed, counted_symbols())
+    node = replace(node, outputs=tuple(f"y{i}" for i in range(len(found))))
+    values = {name: Value(name, dtype_of(a), a.shape) for name, a in given.items()}
+    values |= {name: Value(name, t.dtype, t.shape) for name, t in zip(node.outputs, found, strict=True)}
+    return Graph("g", tuple(n for n in given if n not in fixed), node.outputs, (node,), values, fixed)
+
+
+def check(graph: Graph, arrays: Arrays, device: Profile, gone: str) -> Graph:
+    """Legalize for `device`, and hold it against the graph as it was."""
+    record: list[Decision] = []
+    after = legalize(graph, device, record=record)
+    verify(after)
+    assert record and record[0].verdict == "decomposed", record
+    assert gone not in {node.op for node in after.nodes} and all(n.origins == ("node",) for n in after.nodes)
+    inputs = {name: arrays[int(name[1:])] for name in graph.inputs}
+    wanted = execute_graph(graph, inputs, FLOAT64)  # type: ignore[arg-type]
+    found = execute_graph(after, inputs, FLOAT64)  # type: ignore[arg-type]
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-12, err_msg=str(graph.nodes[0]))
+    return after
+
+
+def doubled(arrays: Arrays) -> Arrays:
+    return tuple(a.astype(np.float64) if a is not None and a.dtype.kind == "f" else a for a in arrays)
+
+
+@pytest.mark.parametrize("op", [op for op in FORMS if op not in ("Conv", "MatMul")])
+def test_samples(op: str) -> None:
+    tried = 0
+    for sample in op_named(op).samples(np.random.default_rng(1)):
+        arrays = doubled(sample.inputs)
+        if any(a is not None and a.dtype.kind not in "f" for a in arrays):
+            continue                                       # integers, and sequences of several lengths
+        if "ThresholdedRelu" in str(sample.attrs) or (op == "GlobalAveragePool" and 0 in arrays[0].shape):  # type: ignore[union-attr]
+            continue
+        if op in ("LSTM", "GRU", "RNN") and arrays[0] is not None and not 1 <= arrays[0].shape[0] <= MAX_STEPS:
+            continue
+        if op == "ReduceMean" and 0 in arrays[0].shape:  # type: ignore[union-attr]
+            continue
+        if op in ("Softmax", "LogSoftmax") and 0 in arrays[0].shape:  # type: ignore[union-attr]
+            continue
+        graph = graph_of(op, arrays, sample.attrs)
+        check(graph, arrays, without(op), op)
+        tried += 1
+        if tried == 12:
+            break
+    assert tried
+
+
+@pytest.mark.parametrize("op", ["Sigmoid", "Tanh", "HardSwish", "Clip"])
+def test_special_values(op: str) -> None:
+    x = (np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 800.0, -800.0, 1e-300]),)
+    attrs: dict[str, Attr] = {"min": 0.0, "max": 6.0} if op == "Clip" else {}
+    check(graph_of(op, x, attrs), x, without(op), op)
+
+
+CONV: dict[str, Attr] = {"kernel_shape": (3, 3), "strides": (2, 1), "pads": (1, 0, 2, 1), "dilations": (1, 2),
+                         "group": 1}
+
+
+def conv_arrays(made: int, taken: int, kernel: tuple[int, ...] = (3, 3), group: int = 1, batch: int = 2,
+                size: int = 9) -> Arrays:
+    rng = np.random.default_rng(2)
+    return (rng.standard_normal((batch, taken, *(size,) * len(kernel))),
+            rng.standard_normal((made, taken // group, *kernel)), rng.standard_normal(made))
+
+
+@pytest.mark.parametrize(("group", "made", "taken"), [(2, 4, 6), (3, 3, 3), (4, 8, 4)])
+def test_grouped_convolutions_become_one_per_group(group: int, made: int, taken: int) -> None:
+    arrays = conv_arrays(made, taken, group=group)
+    graph = graph_of("Conv", arrays, {**CONV, "group": group}, (1, 2))
+    after = check(graph, arrays, without(words=["grouped_conv2d", "depthwise_conv2d"]), "ConvTranspose")
+    assert [n.op for n in after.nodes].count("Conv") == group and all(
+        n.attrs["group"] == 1 for n in after.nodes if n.op == "Conv")
+    assert "Slice" in {n.op for n in after.nodes} and not any(
+        name in after.constants for n in after.nodes if n.op == "Slice" for name in n.inputs)
+
+
+def limited(limit: str) -> Profile:
+    return parse_profile(
+        f"name: board\ndevices:\n  - name: npu\n    kind: npu\n    op_limits:\n      - {{op: conv2d, {limit}, "
+        "reason: the buffer is small}\n", "board", ())
+
+
+@pytest.mark.parametrize("kernel", [(7, 7), (1, 5), (4, 3)])
+def test_large_kernels_are_tiled(kernel: tuple[int, int]) -> None:
+    arrays = conv_arrays(3, 2, kernel, size=12)
+    graph = graph_of("Conv", arrays, {**CONV, "kernel_shape": kernel, "dilations": (2, 1)} if kernel != (7, 7) else {
+        **CONV, "kernel_shape": kernel, "dilations": (1, 1)}, (1, 2))
+    after = check(graph, arrays, limited("max_kernel: 3"), "ConvTranspose")
+    shapes = [n.attrs["kernel_shape"] for n in after.nodes if n.op == "Conv"]
+    assert len(shapes) > 1 and all(max(shape) <= 3 for shape in shapes)  # type: ignore[arg-type, type-var]
+
+
+@pytest.mark.parametrize(("made", "taken"), [(5, 4), (3, 10), (9, 9)])
+def test_many_channels_are_split(made: int, taken: int) -> None:
+    arrays = conv_arrays(made, taken)
+    graph = graph_of("Conv", arrays, CONV, (1, 2))
+    after = check(graph, arrays, limited("max_channels: 4"), "ConvTranspose")
+    convs = [n for n in after.nodes if n.op == "Conv"]
+    assert len(convs) == -(-made // 4) * -(-taken // 4)
+
+
+def test_kernel_and_channels_together() -> None:
+    arrays = conv_arrays(6, 6, (5, 5))
+    graph = graph_of("Conv", arrays, {**CONV, "kernel_shape": (5, 5), "dilations": (1, 1)}, (1, 2))
+    check(graph, arrays, limited("max_kernel: 3, max_channels: 4"), "ConvTranspose")
+
+
+def test_a_limit_without_a_way_out_goes_to_the_host_with_its_reason() -> None:
+    arrays = conv_arrays(2, 2)
+    record: list[Decision] = []
+    warnings: list[str] = []
+    graph = graph_of("Conv", arrays, CONV, (1, 2))
+    assert legalize(graph, limited("max_stride: 1"), warnings.append, record=record) is graph
+    assert [(d.verdict, d.field) for d in record] == [("host", "op_limits of conv2d")]
+    assert "the buffer is small" in record[0].detail and "op_limits" in warnings[0]
+
+
+def test_why_no_form_fits_is_said() -> None:
+    x = (np.linspace(-3, 3, 7),)
+    record: list[Decision] = []
+    device = replace(load_profile("edge_npu_v2"), supported_ops=frozenset({"mul", "sigmoid"}))
+    legalize(graph_of("Silu", x, {}), device, record=record)
+    assert record[0].verdict == "decomposed" and record[0].detail == "Sigmoid, Mul"
+    record.clear()
+    legalize(graph_of("Gelu", x, {}), device, record=record)
+    assert record[0].verdict == "host" and "erf" in record[0].detail and record[0].field == "supported_ops"
+
+
+def test_forms_are_chosen_by_what_the_device_has() -> None:
+    x = (np.linspace(-3, 3, 7),)
+    device = replace(load_profile("edge_npu_v2"), supported_ops=frozenset({"mul", "add", "tanh"}))
+    after = check(graph_of("Silu", x, {}), x, device, "Sigmoid")
+    assert "Tanh" in {n.op for n in after.nodes}
+
+
+@pytest.mark.parametrize("case", ["long", "lengths"])
+def test_long_sequences_and_sequence_lens_stay(case: str) -> None:
+    rng = np.random.default_rng(0)
+    steps = MAX_STEPS + 1 if case == "long" else 3
+    arrays: Arrays = (rng.standard_normal((steps, 2, 3)), rng.standard_normal((1, 4, 3)),
+                      rng.standard_normal((1, 4, 4)))
+    if case == "lengths":
+        arrays = (*arrays, None, np.array([3, 1], np.int32))
+    attrs: dict[str, Attr] = {"hidden_size": 4, "direction": "forward", "activations": ("Tanh",)}
+    graph = graph_of("RNN", arrays, attrs, (1, 2))
+    assert legalize(graph, without("RNN")) is graph
