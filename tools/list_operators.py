@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from meta_infer.frontend.check_model import OLDEST_OPSET
+from meta_infer.frontend.schemas import schema_for
 from meta_infer.ir.graph import Node
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.ops.gaps import GAPS
 from meta_infer.ops.opdef import NEWEST_OPSET, OnnxImport, OpDef, Sample, TensorType
 from meta_infer.ops.registry import COMBINATIONS, OPS
-from meta_infer.support.dtypes import dtype_of
+from meta_infer.support.dtypes import ALL, dtype_of
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "operators.md"
 
@@ -29,8 +30,12 @@ HEAD = f"""# Operators
 Written by `python tools/list_operators.py` from the registries of ops and kernels, and a test compares the two. Edit
 those, not this page.
 
-Models of opset {OLDEST_OPSET} and newer are read; an operator that changed after opset {NEWEST_OPSET} is refused.
-*Versions* are those of the operator in ONNX: `6+` takes every version since 6, `1-9` those up to 9.
+Models of opset {OLDEST_OPSET} and newer are read, older ones after a conversion by onnx; an operator that changed after
+opset {NEWEST_OPSET} is refused.
+*Versions* are those of the operator in ONNX: `6+` takes every version since 6, `1-9` those up to 9. *Dtypes* are those
+of its first operand: *floats* are bfloat16, float16, float32 and float64, *ints* all signed and unsigned integers of 8 to
+64 bits, *narrow* the types of 8 and fewer bits that numpy lacks (float8, float4, int4, int2). Types without instructions
+of their own are computed in float32 or int32 and rounded once.
 
 | computed by | meaning |
 |---|---|
@@ -133,8 +138,37 @@ def full_name(rule: OnnxImport) -> str:
     return f"{rule.domain}.{rule.op}" if rule.domain else rule.op
 
 
+_FLOATS = ("bfloat16", "float16", "float32", "float64")
+_INTS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+_FLOAT6 = ("float6e2m3", "float6e3m2")
+_NARROW = tuple(t.name for t in ALL if t.name not in (*_FLOATS, *_INTS, *_FLOAT6, "bool"))
+_GROUPS = (("floats", _FLOATS), ("ints", _INTS), ("narrow", _NARROW), ("float6", _FLOAT6))
+
+
+def dtypes(domain: str, onnx_op: str) -> str:
+    """Element types of the first operand by the newest schema, in the words of the page; '' where there is none.
+
+    Strings and complex numbers, which no tensor here holds, are left out.
+    """
+    schema = schema_for(domain, onnx_op, NEWEST_OPSET if domain == "" else 1)
+    tensors = schema.inputs or schema.outputs if schema is not None else ()
+    if not tensors:
+        return ""
+    known = {str(t).removeprefix("tensor(").removesuffix(")") for t in tensors[0].types}
+    names = {{"float": "float32", "double": "float64"}.get(name, name) for name in known}
+    names &= {*_FLOATS, *_INTS, *_NARROW, *_FLOAT6, "bool"}
+    words = []
+    for word, group in _GROUPS:
+        if names >= {*group}:
+            words.append(word)
+            names -= {*group}
+        else:
+            words += [name for name in group if name in names]
+    return ", ".join([*words, *(["bool"] if "bool" in names else [])])
+
+
 def import_rows() -> list[tuple[str, ...]]:
-    """(ONNX op, versions, core op, how computed), by ONNX name."""
+    """(ONNX op, versions, dtypes, core op, how computed), by ONNX name."""
     rules: dict[tuple[str, str], list[OnnxImport]] = {}
     for op in OPS:
         for rule in op.onnx:
@@ -142,13 +176,13 @@ def import_rows() -> list[tuple[str, ...]]:
     for rule in COMBINATIONS:
         rules.setdefault((full_name(rule), "several"), []).append(rule)
     ways = {"several": "their own", **{op.name: computed_by(op) for op in OPS}}
-    return [(onnx_op, versions(found), core, ways[core])
+    return [(onnx_op, versions(found), dtypes(found[0].domain, found[0].op), core, ways[core])
             for (onnx_op, core), found in sorted(rules.items(), key=lambda item: item[0])]
 
 
 def page() -> str:
     """The whole page."""
-    lines = [*table(("ONNX operator", "versions", "core op", "computed by"), import_rows())]
+    lines = [*table(("ONNX operator", "versions", "dtypes", "core op", "computed by"), import_rows())]
     inner = [(op.name, computed_by(op)) for op in OPS if not op.onnx]
     if inner:
         lines += ["", "Core ops that only the compiler makes:", "", *table(("core op", "computed by"), inner)]
