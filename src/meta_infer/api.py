@@ -18,12 +18,14 @@ from meta_infer.ir.graph import Graph, names_of
 from meta_infer.ir.graph_text import print_graph
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
+from meta_infer.kernels.computed_by import computed_by
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
 from meta_infer.package.format import TestVector
 from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.passes.covers import propose_covers
+from meta_infer.passes.decisions import native_decisions
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize, check_pass_names
 from meta_infer.report.build_report import (
@@ -99,7 +101,8 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         return _stopped(print_graph(graph), trace)
 
     with trace.step("legalize") as figures:
-        graph = legalize(graph, chip, trace.warn)
+        before, graph = graph, legalize(graph, chip, trace.warn, record=trace.decisions)
+        trace.decisions += native_decisions(before, graph, chip, trace.decisions, computed_by)
         figures["nodes"] = len(graph.nodes)
     if config.stop_after == "legalize":
         return _stopped(print_graph(graph), trace)

@@ -10,10 +10,11 @@ import typer
 from meta_infer.cli.hardware import profile_names
 from meta_infer.cli.progress import step_names
 from meta_infer.cli.screen import note, show, show_json, warn
-from meta_infer.support.errors import UsageError, VerificationError
+from meta_infer.support.errors import MetaInferError, UsageError, VerificationError
 
 if TYPE_CHECKING:
     from meta_infer.api import BuildResult
+    from meta_infer.support.trace import Trace
 
 
 def choices(field: str) -> list[str]:
@@ -71,6 +72,9 @@ def build(
         help="A YAML file with these choices (memory_limit_mib: 64); flags win over it.",
         show_default=False)] = None,
     details: Annotated[bool, typer.Option("--details", help="Also print each group of fused operators.")] = False,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Also print what became of each operator: native, decomposed, on the host, impossible.")
+        ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> None:
     """Compile a model for a chip into one package file and check it.
@@ -93,31 +97,56 @@ def build(
         raise UsageError("is required", what="--model", hint="meta-infer build --model model.onnx")
     wanted = read_config(config, chosen) if config else make_config(chosen, COMMAND_LINE)
 
+    trace = Trace()
     try:
         with step_names("build") as on_step:
             from meta_infer import api
 
-            result = api.build_from(wanted, Trace(on_step))
+            trace.on_step = on_step
+            result = api.build_from(wanted, trace)
     except VerificationError as error:
         if error.result is not None:
-            _show(error.result, details, as_json)
+            _show(error.result, details, explain, as_json)
+        raise
+    except MetaInferError:
+        if explain and trace.decisions:
+            _explain(trace, as_json)
         raise
     if result.path is not None:
-        _show(result, details, as_json)
+        _show(result, details, explain, as_json)
         note(f"written: {result.path}")
     elif as_json:
-        show_json({**result.report, "text": result.text})
+        show_json({**_report(result, explain), "text": result.text})
     else:
+        if explain:
+            _explain(trace, as_json)
         typer.echo(result.text)
 
 
-def _show(result: BuildResult, details: bool, as_json: bool) -> None:
+def _report(result: BuildResult, explain: bool) -> dict[str, Any]:
+    from meta_infer.report.operators import operator_rows
+
+    return {**result.report, **({"operators": operator_rows(result.trace.decisions)} if explain else {})}
+
+
+def _explain(trace: Trace, as_json: bool) -> None:
+    from meta_infer.report.operators import operator_parts, operator_rows
+
+    if as_json:
+        show_json({"operators": operator_rows(trace.decisions)})
+    else:
+        show(*operator_parts(trace.decisions))
+
+
+def _show(result: BuildResult, details: bool, explain: bool, as_json: bool) -> None:
     """Warnings, then the report as tables or JSON."""
     from meta_infer.report.text import report_parts
 
     for warning in result.report.get("warnings", ()):
         warn(warning)
     if as_json:
-        show_json(result.report)
-    else:
-        show(*report_parts(result.report, result.trace.steps, result.comparisons, details))
+        show_json(_report(result, explain))
+        return
+    if explain:
+        _explain(result.trace, as_json)
+    show(*report_parts(result.report, result.trace.steps, result.comparisons, details))

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 OF_THIS_RUN = frozenset({"compiler_calls"})
 """Figures that tell of one run of the compiler, not of what it made."""
@@ -22,11 +23,15 @@ class Step:
 
 @dataclass
 class Trace:
-    """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays."""
+    """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays.
+
+    `decisions` says what became of each op (passes/decisions.py), for `--explain`.
+    """
 
     on_step: Callable[[str], None] = lambda name: None
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    decisions: list[Any] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str, **known: object) -> Iterator[dict[str, object]]:
