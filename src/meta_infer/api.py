@@ -43,7 +43,7 @@ from meta_infer.support.errors import VerificationError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
-from meta_infer.verify.reference import choose_reference
+from meta_infer.verify.reference import UnfitInputs, choose_reference
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,11 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         reference = choose_reference(config.model, imported) if config.verify else None
         if reference is not None and reference.why:
             trace.warn(reference.why)
-        tests = {"random": TestVector(*make_vector(reference, imported, config.seed))} if reference else {}
+        try:
+            tests = {"random": TestVector(*make_vector(reference, imported, config.seed))} if reference else {}
+        except UnfitInputs as error:
+            trace.warn(f"not verified: {error.problem}; {error.hint}")
+            tests, reference = {}, None
         figures["tests"] = len(tests)
     with trace.step("package") as figures:
         report = build_report(config, chip, targets, trace)

@@ -14,7 +14,7 @@ import onnxruntime as ort
 from meta_infer.ir.graph import Graph
 from meta_infer.ops.execute import execute_graph, execute_layers
 from meta_infer.support.dtypes import FLOAT64, NARROW_FLOATS, NARROW_INTS, as_storage, dtype_of
-from meta_infer.support.errors import ModelError
+from meta_infer.support.errors import InputError, ModelError
 
 
 def reference_session(model: Path, threads: int = 1) -> ort.InferenceSession:
@@ -66,12 +66,25 @@ def layer_references(model: Path, inputs: Mapping[str, np.ndarray], names: Seque
     return dict(zip(wanted, found, strict=True))
 
 
+class UnfitInputs(InputError):
+    """Made-up inputs that the model itself does not take: a shape operand at random, say."""
+
+
 @dataclass(frozen=True)
 class Reference:
     """What a package is compared with. `why` says why it is not ONNX Runtime, '' when it is."""
 
-    run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+    compute: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
     why: str = ""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """All outputs in order. Raises UnfitInputs where the reference cannot compute them."""
+        try:
+            return self.compute(inputs)
+        except Exception as error:  # ONNX Runtime's exception types, and numpy's, have no common base
+            reason = " ".join(str(error).split())[:300]
+            raise UnfitInputs(f"does not take the random inputs of a comparison: {reason}", what="the model",
+                              hint="record inputs and outputs, and run 'meta-infer compare --reference'") from error
 
 
 def choose_reference(model: Path, graph: Graph) -> Reference:
