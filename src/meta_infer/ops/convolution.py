@@ -8,11 +8,13 @@ from itertools import product as cartesian
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim, product
+from meta_infer.ir.shapes import Dim, dim_max, product
 from meta_infer.ops.attrs import Attrs, int_of, ints_of
+from meta_infer.ops.auto_pad import pad_first, resolve_pads
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats
-from meta_infer.ops.importing import attr_int, attr_ints, attr_text, core_node, shape_of, unsupported
+from meta_infer.ops.importing import attr_int, attr_ints, attr_text, core_node, present, shape_of, unsupported
+from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -23,7 +25,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, resolve_pads, span, windows_of
+from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, span, windows_of
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -155,16 +157,26 @@ def _window_attrs(node: OnnxNode, weight: Shape) -> tuple[Ints, Ints, Ints]:
     return kernel, attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
 
 
-def conv_attrs(node: OnnxNode, sizes: Shape, weight: Shape) -> dict[str, Attr]:
-    """Attributes of a core Conv from an ONNX node with those of ONNX's Conv; `sizes` are the spatial ones of x."""
+def conv_operand(b: NodeBuilder, node: OnnxNode, x: str, sizes: Shape, weight: Shape, fill: float | None = 0.0
+                 ) -> tuple[str, dict[str, Attr]]:
+    """The operand and the attributes of a core Conv, from an ONNX node with the attributes of ONNX's Conv.
+
+    `x` is [n, c, *sizes]. Padding that varies with the sizes is added to it: `fill`, None where that is not known.
+    """
     kernel, strides, dilations = _window_attrs(node, weight)
-    return {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "group": attr_int(node, "group", 1),
-            "pads": resolve_pads(node, sizes, kernel, strides, dilations)}
+    pads = resolve_pads(node, sizes, kernel, strides, dilations)
+    if fill is None and not all(isinstance(amount, int) for amount in pads):
+        raise unsupported(node, f"auto_pad of the dynamic sizes {text(sizes)} with a zero point computed while running",
+                          f"make the zero point constant, or the sizes multiples of {strides} with --shape")
+    padded, fixed = pad_first(b, x, pads, fill or 0.0)
+    return padded, {"kernel_shape": kernel, "strides": strides, "dilations": dilations,
+                    "group": attr_int(node, "group", 1), "pads": fixed}
 
 
 def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    attrs = conv_attrs(node, shape_of(node, ctx)[2:], shape_of(node, ctx, 1))
-    return (core_node(node, "Conv", node.inputs, node.outputs, **attrs),)
+    b = NodeBuilder.importing(node, ctx)
+    x, attrs = conv_operand(b, node, node.inputs[0], shape_of(node, ctx)[2:], shape_of(node, ctx, 1))
+    return (core_node(node, "Conv", (x, *node.inputs[1:]), node.outputs, **attrs),)
 
 
 def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -176,7 +188,7 @@ def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     sizes, n = shape_of(node, ctx)[2:], len(kernel)
     extra = attr_ints(node, "output_padding") or (0,) * n
     mode, wanted = attr_text(node, "auto_pad", "NOTSET") or "NOTSET", attr_ints(node, "output_shape")
-    pads = attr_ints(node, "pads") or (0,) * (2 * n)
+    pads: tuple[Dim, ...] = attr_ints(node, "pads") or (0,) * (2 * n)
     if mode == "VALID" and not wanted:
         pads = (0,) * (2 * n)
     elif wanted or mode != "NOTSET":
@@ -184,16 +196,31 @@ def _import_transposed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         for i, size in enumerate(sizes):
             target = wanted[len(wanted) - n + i] if wanted else size * strides[i]
             total = (size - 1) * strides[i] + extra[i] + span(kernel[i], dilations[i]) - target
-            if not isinstance(total, int):
-                raise unsupported(node, f"output_shape with the dynamic size {size}", "fix that size with --shape")
-            if total < 0:
+            if isinstance(total, int) and total < 0:
                 extra, total = (*extra[:i], extra[i] - total, *extra[i + 1:]), 0
-            small, large = total // 2, total - total // 2
-            begins.append(small if mode == "SAME_UPPER" else large)
-            ends.append(large if mode == "SAME_UPPER" else small)
+            cropped = dim_max(total, 0)
+            begins.append(cropped // 2 if mode == "SAME_UPPER" else (cropped + 1) // 2)
+            ends.append(total - begins[-1])
         pads = (*begins, *ends)
-    return (core_node(node, "ConvTranspose", node.inputs, node.outputs, kernel_shape=kernel, strides=strides,
-                      pads=pads, dilations=dilations, group=attr_int(node, "group", 1), output_padding=extra),)
+    attrs: dict[str, Attr] = {"kernel_shape": kernel, "strides": strides, "dilations": dilations,
+                              "group": attr_int(node, "group", 1), "output_padding": extra}
+    if all(isinstance(amount, int) for amount in pads):
+        return (core_node(node, "ConvTranspose", node.inputs, node.outputs, pads=pads, **attrs),)
+    return _crop_behind(node, ctx, pads, attrs)
+
+
+def _crop_behind(node: OnnxNode, ctx: ImportContext, pads: tuple[Dim, ...], attrs: dict[str, Attr]) -> Iterable[Node]:
+    """ConvTranspose without pads, then a Pad by their opposite, which crops; the bias is added behind it, since where
+    the output is to be larger than what the kernel covers, it holds the bias alone."""
+    b, n, inputs = NodeBuilder.importing(node, ctx), len(pads) // 2, node.inputs
+    whole = b.add("ConvTranspose", inputs[:2], {**attrs, "pads": (0,) * (2 * n)})
+    turned = tuple(-amount for amount in pads)
+    biased = present(node, 2)
+    cut = b.emit("Pad", whole, out="" if biased else node.outputs[0], pads=(0, 0, *turned[:n], 0, 0, *turned[n:]),
+                 mode="constant", value=0.0)
+    if biased:
+        b.emit("Add", cut, b.reshape(inputs[2], (*shape_of(node, ctx, 2), *(1,) * n)), out=node.outputs[0])
+    return b.nodes
 
 
 # --- samples --------------------------------------------------------------------------------------------------

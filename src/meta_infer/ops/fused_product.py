@@ -7,7 +7,7 @@ from functools import partial
 
 from meta_infer.ir.graph import Node
 from meta_infer.ops.attrs import floats_of
-from meta_infer.ops.convolution import conv_attrs
+from meta_infer.ops.convolution import conv_operand
 from meta_infer.ops.importing import attr_float, attr_int, attr_text, present, shape_of, unsupported
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
@@ -79,9 +79,10 @@ def _import_conv(node: OnnxNode, ctx: ImportContext, channels_last: bool) -> Ite
     b, (x, w), shape = NodeBuilder.importing(node, ctx), node.inputs[:2], shape_of(node, ctx)
     rank = len(shape)
     first, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
-    attrs = conv_attrs(node, shape[1:-1] if channels_last else shape[2:], shape_of(node, ctx, 1))
+    x, attrs = conv_operand(b, node, b.transpose(x, first) if channels_last else x,
+                            shape[1:-1] if channels_last else shape[2:], shape_of(node, ctx, 1))
     bias, z = (node.inputs[i] if present(node, i) else "" for i in (2, 3))
-    total = b.add("Conv", (b.transpose(x, first) if channels_last else x, w, bias), attrs)
+    total = b.add("Conv", (x, w, bias), attrs)
     if z:
         total = b.emit("Add", total, b.transpose(z, first) if channels_last else z)
     found = ctx.fresh(node.outputs[0]) if channels_last else node.outputs[0]

@@ -21,7 +21,7 @@ from meta_infer.ir.graph import Attr, Node
 from meta_infer.ir.shapes import product
 from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.broadcast import broadcast_shapes, text
-from meta_infer.ops.convolution import CONV, conv_attrs
+from meta_infer.ops.convolution import CONV, conv_operand
 from meta_infer.ops.importing import present
 from meta_infer.ops.matmul import MATMUL
 from meta_infer.ops.node_builder import NodeBuilder
@@ -35,7 +35,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.ops.requantize import known_zero, spread
+from meta_infer.ops.requantize import known_zero, number_of, spread
 from meta_infer.support.dtypes import FLOAT32, INT8, INT32, UINT8
 
 Arrays = Sequence[np.ndarray | None]
@@ -150,7 +150,7 @@ def _import_matmul(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _import_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     b, (x, w), (x_zero, w_zero) = NodeBuilder.importing(node, ctx), node.inputs[:2], _zero_points(node)
-    attrs = conv_attrs(node, ctx.type_of(x).shape[2:], ctx.type_of(w).shape)
+    x, attrs = conv_operand(b, node, x, ctx.type_of(x).shape[2:], ctx.type_of(w).shape, number_of(ctx, x_zero))
     emit_conv(b, ctx, x, w, x_zero, w_zero, attrs, node.outputs[0])
     return b.nodes
 

@@ -6,12 +6,15 @@ Types below 32 bits are computed in float32: powers leave their range.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node
 from meta_infer.ops.attrs import Attrs
+from meta_infer.ops.auto_pad import pad_first
 from meta_infer.ops.importing import core_node, shape_of, unsupported
+from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
 from meta_infer.ops.pooling import infer_pool, pool_flops, pool_samples, pool_windows, window_attrs
 from meta_infer.support.dtypes import FLOAT32
@@ -53,8 +56,11 @@ def _around(node: OnnxNode, ctx: ImportContext, op: str, attrs: dict[str, Attr])
 
 
 def _import_pool(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """Ceiling and dilations exist since version 18."""
-    return _around(node, ctx, "SumPool", window_attrs(node, ctx))
+    """Ceiling and dilations exist since version 18. Padding that varies is zeros, whose powers are zeros."""
+    b, x = NodeBuilder.importing(node, ctx), node.inputs[0]
+    pads, attrs = window_attrs(node, shape_of(node, ctx)[2:])
+    padded, fixed = pad_first(b, x, pads, 0.0)
+    return _around(replace(node, inputs=(padded,)), ctx, "SumPool", {**attrs, "pads": fixed})
 
 
 def _import_global(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:

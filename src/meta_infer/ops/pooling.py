@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.attrs import Attrs, bool_of, ints_of
+from meta_infer.ops.auto_pad import pad_first, resolve_pads
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.elementwise import floats
-from meta_infer.ops.importing import attr_int, attr_ints, core_node, shape_of, wanted
+from meta_infer.ops.importing import attr_int, attr_ints, core_node, shape_of, unsupported, wanted
+from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -22,7 +24,7 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, resolve_pads, span, windows_of
+from meta_infer.ops.windows import Ints, output_sizes, pad_spatial, span, windows_of
 from meta_infer.support.dtypes import INT64
 
 Arrays = Sequence[np.ndarray | None]
@@ -125,29 +127,61 @@ def _global_flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Se
 
 # --- import ---------------------------------------------------------------------------------------------------
 
-def window_attrs(node: OnnxNode, ctx: ImportContext) -> dict[str, Attr]:
-    """The window of a pooling node, its padding resolved."""
+def window_attrs(node: OnnxNode, sizes: Shape) -> tuple[tuple[Dim, ...], dict[str, Attr]]:
+    """Pads of a pooling node over spatial `sizes`, dims where they vary with these, and its other attributes."""
     kernel = attr_ints(node, "kernel_shape") or ()
     ones = (1,) * len(kernel)
     strides, dilations = attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
-    return {"kernel_shape": kernel, "strides": strides, "dilations": dilations,
-            "ceil_mode": attr_int(node, "ceil_mode"),
-            "pads": resolve_pads(node, shape_of(node, ctx)[2:], kernel, strides, dilations)}
+    return (resolve_pads(node, sizes, kernel, strides, dilations),
+            {"kernel_shape": kernel, "strides": strides, "dilations": dilations,
+             "ceil_mode": attr_int(node, "ceil_mode")})
+
+
+def emit_max_pool(b: NodeBuilder, node: OnnxNode, x: str, of: TensorType, out: str = "") -> str:
+    """MaxPool of `x`, a [n, c, *spatial] tensor of type `of`; padding that varies is the lowest value."""
+    pads, attrs = window_attrs(node, of.shape[2:])
+    lowest = float("-inf") if of.dtype.is_float else of.dtype.range[0]
+    padded, fixed = pad_first(b, x, pads, lowest)
+    return b.add("MaxPool", (padded,), {**attrs, "pads": fixed}, out)
+
+
+def emit_average_pool(b: NodeBuilder, node: OnnxNode, x: str, of: TensorType, out: str = "") -> str:
+    """AveragePool of `x`, a [n, c, *spatial] tensor of type `of`.
+
+    Padding that varies is zeros. Unless it counts, the average of the padded tensor is divided by that of one that is
+    1 where the input is and 0 in the padding: the share of the window's elements that count.
+    """
+    pads, given = window_attrs(node, of.shape[2:])
+    attrs = {**given, "count_include_pad": attr_int(node, "count_include_pad")}
+    padded, fixed = pad_first(b, x, pads, 0.0)
+    attrs["pads"] = fixed
+    if padded == x or attrs["count_include_pad"]:
+        return b.add("AveragePool", (padded,), attrs, out)
+    ones = b.emit("Expand", b.scalar(1.0, of.dtype, "one"), shape=(1, 1, *of.shape[2:]))
+    share = b.add("AveragePool", (pad_first(b, ones, pads, 0.0)[0],), attrs)
+    return b.emit("Div", b.add("AveragePool", (padded,), attrs), share, out=out)
 
 
 def _import_average(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    return (core_node(node, "AveragePool", node.inputs, node.outputs, **window_attrs(node, ctx),
-                      count_include_pad=attr_int(node, "count_include_pad")),)
+    b = NodeBuilder.importing(node, ctx)
+    emit_average_pool(b, node, node.inputs[0], ctx.type_of(node.inputs[0]), node.outputs[0])
+    return b.nodes
 
 
 def _import_max(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """The values and, where they are used, the indices: two nodes."""
-    attrs = window_attrs(node, ctx)
+    b, x = NodeBuilder.importing(node, ctx), node.inputs[0]
     if wanted(node, 0):
-        yield core_node(node, "MaxPool", node.inputs, node.outputs[:1], **attrs)
+        emit_max_pool(b, node, x, ctx.type_of(x), node.outputs[0])
     if wanted(node, 1):
-        yield core_node(node, "MaxPoolIndices", node.inputs, node.outputs[1:], **attrs,
-                        column_major=bool(attr_int(node, "storage_order")))
+        sizes = shape_of(node, ctx)[2:]
+        pads, attrs = window_attrs(node, sizes)
+        if not all(isinstance(amount, int) for amount in pads):
+            raise unsupported(node, f"Indices with auto_pad of the dynamic sizes {text(sizes)}, which varies",
+                              f"restrict the sizes to multiples of {attrs['strides']} with --shape")
+        b.put(core_node(node, "MaxPoolIndices", (x,), node.outputs[1:], **attrs, pads=pads,
+                        column_major=bool(attr_int(node, "storage_order"))))
+    return b.nodes
 
 
 # --- samples --------------------------------------------------------------------------------------------------

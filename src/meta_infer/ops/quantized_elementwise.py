@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable
 
 from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import product
-from meta_infer.ops.importing import attr_float, attr_int, attr_ints, axis_in, present, shape_of, unsupported
+from meta_infer.ops.importing import attr_float, attr_int, axis_in, present, shape_of, unsupported
 from meta_infer.ops.node_builder import NodeBuilder
-from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, TensorType
+from meta_infer.ops.pooling import emit_average_pool, emit_max_pool
 from meta_infer.ops.requantize import dequantize, quantize
-from meta_infer.ops.windows import resolve_pads
+from meta_infer.support.dtypes import FLOAT32
 
 MICROSOFT = "com.microsoft"
 
@@ -103,13 +104,9 @@ def _channels_first(apply: Apply) -> Apply:
 
 
 def _average_pool(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, x: str) -> str:
-    shape, kernel = shape_of(node, ctx), attr_ints(node, "kernel_shape") or ()
-    sizes = shape[1:-1] if attr_int(node, "channels_last") else shape[2:]
-    ones = (1,) * len(kernel)
-    strides = attr_ints(node, "strides") or ones
-    return b.emit("AveragePool", x, kernel_shape=kernel, strides=strides, dilations=ones,
-                  pads=resolve_pads(node, sizes, kernel, strides, ones), ceil_mode=attr_int(node, "ceil_mode"),
-                  count_include_pad=attr_int(node, "count_include_pad"))
+    shape = shape_of(node, ctx)
+    first = (*shape[:1], *shape[-1:], *shape[1:-1]) if attr_int(node, "channels_last") else shape
+    return emit_average_pool(b, node, x, TensorType(FLOAT32, first))
 
 
 def _global_average_pool(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, x: str) -> str:
@@ -118,13 +115,10 @@ def _global_average_pool(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, x: 
 
 def _max_pool(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """NhwcMaxPool: of 8-bit tensors with channels last, which need no scale for it."""
-    b, shape, kernel = NodeBuilder.importing(node, ctx), shape_of(node, ctx), attr_ints(node, "kernel_shape") or ()
-    ones, rank = (1,) * len(kernel), len(shape)
-    strides, dilations = attr_ints(node, "strides") or ones, attr_ints(node, "dilations") or ones
-    first = b.transpose(node.inputs[0], (0, rank - 1, *range(1, rank - 1)))
-    found = b.emit("MaxPool", first, kernel_shape=kernel, strides=strides, dilations=dilations,
-                   pads=resolve_pads(node, shape[1:-1], kernel, strides, dilations),
-                   ceil_mode=attr_int(node, "ceil_mode"))
+    b, x = NodeBuilder.importing(node, ctx), ctx.type_of(node.inputs[0])
+    rank = len(x.shape)
+    first = TensorType(x.dtype, (*x.shape[:1], *x.shape[-1:], *x.shape[1:-1]))
+    found = emit_max_pool(b, node, b.transpose(node.inputs[0], (0, rank - 1, *range(1, rank - 1))), first)
     b.transpose(found, (0, *range(2, rank), 1), out=node.outputs[0])
     return b.nodes
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import Dim
-from meta_infer.ops.convolution import conv_attrs
+from meta_infer.ops.convolution import conv_operand
 from meta_infer.ops.importing import attr_float, attr_int, present, shape_of
 from meta_infer.ops.integer_product import emit_conv, emit_matmul, matmul_attrs
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
-from meta_infer.ops.requantize import dynamic_quantize, known_zero, saturate, spread, to_float
+from meta_infer.ops.requantize import dynamic_quantize, known_zero, number_of, saturate, spread, to_float
 from meta_infer.support.dtypes import FLOAT32
 
 MICROSOFT = "com.microsoft"
@@ -72,7 +72,8 @@ def _import_qlinear_conv(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     if last:
         x = b.transpose(x, (0, rank - 1, *range(1, rank - 1)))
     factor = b.emit("Mul", _scale(b, ctx, x_scale, rank, 1), _scale(b, ctx, w_scale, rank, 1))
-    total = emit_conv(b, ctx, x, w, x_zero, w_zero, conv_attrs(node, sizes, weight))
+    x, attrs = conv_operand(b, node, x, sizes, weight, number_of(ctx, x_zero))
+    total = emit_conv(b, ctx, x, w, x_zero, w_zero, attrs)
     if present(node, 8):
         columns: tuple[Dim, ...] = (weight[0], *(1,) * (rank - 2))
         total = b.emit("Add", total, b.reshape(node.inputs[8], columns))

@@ -28,6 +28,12 @@ def known_zero(ctx: ImportContext, name: str) -> bool:
     return known is not None and not np.any(known)
 
 
+def number_of(ctx: ImportContext, zero: str) -> int | None:
+    """A zero point of one element that is constant, 0 for an absent one; None for others."""
+    known = ctx.known(zero) if zero else np.zeros(1, np.int64)
+    return int(known.reshape(-1)[0]) if known is not None and known.size == 1 else None
+
+
 def to_float(b: NodeBuilder, ctx: ImportContext, name: str) -> str:
     """A scale in float32."""
     return name if ctx.type_of(name).dtype == FLOAT32 else b.cast(name, FLOAT32)

@@ -1,4 +1,4 @@
-"""Sliding windows of convolution and pooling: output sizes, auto_pad, and numpy views of the windows."""
+"""Sliding windows of convolution and pooling: output sizes, and numpy views of the windows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from meta_infer.ir.graph import Shape
-from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_max, dim_min, divisible, evaluate, symbols_of
-from meta_infer.ops.importing import attr_ints, attr_text, unsupported
-from meta_infer.ops.opdef import OnnxNode, ShapeError
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_min, evaluate, symbols_of
+from meta_infer.ops.opdef import ShapeError
 
 Ints = tuple[int, ...]
 
@@ -45,38 +44,6 @@ def output_sizes(sizes: Shape, kernel: Ints, strides: Ints, pads: Ints, dilation
         raise ShapeError(f"kernel {kernel}, strides {strides} and dilations {dilations} must be positive")
     return tuple(output_size(s, kernel[i], strides[i], pads[i], pads[n + i], dilations[i], ceil)
                  for i, s in enumerate(sizes))
-
-
-def resolve_pads(node: OnnxNode, sizes: Shape, kernel: Ints, strides: Ints, dilations: Ints) -> Ints:
-    """Pads (begins, then ends) with auto_pad resolved.
-
-    SAME makes ceil(size / stride) windows. A dynamic size is fine when it is a multiple of the stride, for then the
-    padding does not depend on it; otherwise raises UnsupportedError.
-    """
-    mode = attr_text(node, "auto_pad", "NOTSET") or "NOTSET"
-    if mode == "NOTSET":
-        return attr_ints(node, "pads") or (0,) * (2 * len(kernel))
-    if mode == "VALID":
-        return (0,) * (2 * len(kernel))
-    if len(sizes) != len(kernel) or len(strides) != len(kernel) or min(strides) < 1:
-        raise ShapeError(f"kernel {kernel} and strides {strides} do not fit {len(sizes)} spatial dimensions")
-    begins, ends = [], []
-    for i, size in enumerate(sizes):
-        total = _same_total(node, size, span(kernel[i], dilations[i]), strides[i])
-        small, large = total // 2, total - total // 2
-        begins.append(large if mode == "SAME_LOWER" else small)
-        ends.append(small if mode == "SAME_LOWER" else large)
-    return (*begins, *ends)
-
-
-def _same_total(node: OnnxNode, size: Dim, taps: int, stride: int) -> int:
-    if divisible(size, stride):
-        return max(taps - stride, 0)
-    total = dim_max((ceildiv(size, stride) - 1) * stride + taps - size, 0)
-    if not isinstance(total, int):
-        raise unsupported(node, f"auto_pad of the dynamic size {size} with stride {stride} varies with the size",
-                          f"fix the size or restrict it to multiples of {stride} with --shape")
-    return total
 
 
 def windows_of(x: np.ndarray, kernel: Ints, strides: Ints, dilations: Ints, counts: Ints) -> np.ndarray:
