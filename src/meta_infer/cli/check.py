@@ -7,14 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meta_infer.cli.hardware import profile_names
 from meta_infer.cli.screen import note, show, show_json
 from meta_infer.support.errors import UsageError
 
 if TYPE_CHECKING:
     from meta_infer.suite.run_case import Outcome
 
+BLOCKED = 10
+"""Exit code of a checklist with blockers."""
+
 
 def check(
+    model: Annotated[Path | None, typer.Argument(help="The ONNX file.", show_default=False)] = None,
+    hardware: Annotated[str, typer.Option(
+        help="A profile: 'native' (this machine), a name of `meta-infer hardware list`, or a YAML file.",
+        autocompletion=profile_names)] = "native",
+    shape: Annotated[list[str] | None, typer.Option(
+        help="Shape of an input, ranges allowed: x=1,3,48,32..960. Repeatable.", metavar="NAME=DIMS",
+        show_default="as the model says")] = None,
+    checklist: Annotated[Path | None, typer.Option(
+        help="A YAML file with items of your own, see docs/checklist.md.", metavar="FILE", show_default=False)] = None,
+    explain: Annotated[bool, typer.Option(
+        "--explain", help="Also print what becomes of each operator: native, decomposed, on the host.")] = False,
     suite: Annotated[bool, typer.Option(
         "--suite", help="Build and run the operator cases that the onnx package ships.")] = False,
     stored: Annotated[bool, typer.Option(
@@ -30,20 +45,34 @@ def check(
     resume: Annotated[Path | None, typer.Option(
         help="Write each outcome to this file, and skip the cases that it holds.", show_default=False)] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print every case that did not pass.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all outcomes as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print findings or outcomes as JSON.")] = False,
 ) -> None:
-    """Run the operator suite of onnx on compiled packages.
+    """Print the conversion checklist of a model for a chip; nothing is compiled. Exits 10 when something blocks it.
 
-    Example: meta-infer check --suite --match 'test_softmax*' --verbose
+    With --suite: run the operator suite of onnx on compiled packages.
+
+    Example: meta-infer check model.onnx --hardware edge_npu_v2
     """
+    if suite == (model is not None):
+        raise UsageError("takes a model or --suite" if suite else "nothing to check", what="meta-infer check",
+                         hint="meta-infer check model.onnx --hardware edge_npu_v2")
+    if model is not None:
+        from meta_infer.cli.check_model import check_model
+
+        if not check_model(model, hardware, shape or [], checklist, explain, as_json):
+            raise typer.Exit(BLOCKED)
+        return
+    _check_suite(stored, match, kind, workers, resume, verbose, as_json)
+
+
+def _check_suite(stored: bool, match: list[str] | None, kind: list[str] | None, workers: int | None,
+                 resume: Path | None, verbose: bool, as_json: bool) -> None:
     from meta_infer.cli.progress import counted
     from meta_infer.runtime.cpu import available_cores
     from meta_infer.suite.cases import KINDS, collect_cases
     from meta_infer.suite.run_suite import run_suite
     from meta_infer.suite.stored_cases import collect_stored_cases
 
-    if not suite:
-        raise UsageError("nothing to check", what="meta-infer check", hint="give --suite")
     for word in kind or []:
         if word not in KINDS:
             raise UsageError(f"is {word!r}, expected one of {', '.join(KINDS)}", what="--kind")

@@ -54,6 +54,7 @@ class Trial:
         why = self.refuse(node)
         if why is None:
             return [node]
+        needs: list[str] = []
         for form in (*FORMS.get(node.op, ()), _own_form):
             if form in used:
                 continue
@@ -63,9 +64,10 @@ class Trial:
             found = self._expand_all(to, used if form is _own_form else used | {form})
             if not isinstance(found, Refusal):
                 return found
-            if why.field == "supported_ops" and not used:
-                why = Refusal(f"{why.reason}; as simpler ops: {found.reason}", why.field)
-        return why
+            needs.append(found.missing or found.reason)
+        if not needs or used:
+            return why
+        return Refusal(f"{why.reason}; in simpler ops it needs {' or '.join(dict.fromkeys(needs))}", why.field)
 
     def _expand_all(self, to: Pieces, used: frozenset[Decomposition]) -> list[Node] | Refusal:
         nodes: list[Node] = []

@@ -19,10 +19,11 @@ _ALONG_AXIS = ("Softmax", "LogSoftmax")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why a device does not run a node, and the field of the profile that says so."""
+    """Why a device does not run a node, the field of the profile that says so, and the word that is missing in it."""
 
     reason: str
     field: str
+    missing: str = ""
 
 
 def restricts_ops(profile: Profile) -> bool:
@@ -38,7 +39,8 @@ def refusal(profile: Profile, node: Node, inputs: Sequence[Shape], output: Shape
     words = profile_words(node, output)
     known = [word for word in words if profile.supports_op(word)]
     if not known:
-        return Refusal(f"not in supported_ops: {' or '.join(words[:3])}", "supported_ops")
+        names = [w for w in words if definition.expr is not None or not w.startswith("elementwise_")]
+        return Refusal(f"not in supported_ops: {' or '.join(names[:3])}", "supported_ops", names[0])
     broken = next((limit for limit in limits_of(profile, known) if _breaks(limit, node, inputs, output)), None)
     if broken is None:
         return None

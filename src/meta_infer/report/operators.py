@@ -16,11 +16,12 @@ _DETAIL = {"native": "{}", "decomposed": "into {}", "host": "{}", "impossible": 
 
 
 MOST_NAME = 24
-"""Longest node name that a table shows whole: exporters write the path of modules, whose end tells most."""
+"""Longest node name that the table of ops shows whole."""
 
 
-def _tail(name: str) -> str:
-    return name if len(name) <= MOST_NAME else f"...{name[3 - MOST_NAME:]}"
+def short_name(name: str, most: int = MOST_NAME) -> str:
+    """The end of a long name, which tells most: exporters write the path of modules before it."""
+    return name if len(name) <= most else f"...{name[3 - most:]}"
 
 
 def operator_rows(decisions: Sequence[Decision]) -> list[dict[str, Any]]:
@@ -36,7 +37,7 @@ def operator_parts(decisions: Sequence[Decision]) -> list[RenderableType]:
         detail = _DETAIL[group.verdict].format(group.detail)
         if group.field and group.field not in detail:
             detail += f" (profile: {group.field})"
-        nodes = listed([_tail(name) for name in group.nodes], 1)
+        nodes = listed([short_name(name) for name in group.nodes], 1)
         table.add_row(group.op, str(group.count), group.verdict, Text(detail), Text(nodes))
     counts = [f"{n} {verdict}" for verdict in reversed(VERDICTS)
               if (n := sum(decision.verdict == verdict for decision in decisions))]
