@@ -64,6 +64,23 @@ def test_what_support_needs_counts_for_the_runtime(tmp_path: Path) -> None:
     assert (code, output) == (0, "")
 
 
+OPTIONAL = "def f():\n    try:\n        import {}\n    except {}:\n        return None\n"
+
+
+@pytest.mark.parametrize(("file", "text", "allowed"), [
+    ("support/dtypes.py", OPTIONAL.format("ml_dtypes", "ImportError"), True),
+    ("support/dtypes.py", OPTIONAL.format("ml_dtypes", "KeyError"), False),
+    ("support/dtypes.py", "def f():\n    import ml_dtypes\n", False),
+    ("support/dtypes.py", "try:\n    import ml_dtypes\nexcept ImportError:\n    pass\n", False),
+    ("support/dtypes.py", OPTIONAL.format("onnx", "ImportError"), False),
+    ("runtime/reader.py", OPTIONAL.format("ml_dtypes", "ImportError"), False),
+])
+def test_one_import_is_optional(file: str, text: str, allowed: bool, tmp_path: Path) -> None:
+    """It is named, is made when it is needed, and the runtime does without it: tests/build/test_narrow_types.py."""
+    files = {"runtime/session.py": "from meta_infer.support import dtypes", "support/dtypes.py": "", file: text}
+    assert run_check(make_package(tmp_path, files))[0] == (0 if allowed else 1)
+
+
 def test_downward_imports_and_the_version_are_fine(tmp_path: Path) -> None:
     files = {
         "cli/main.py": "from meta_infer.api import build\nimport typer",

@@ -91,8 +91,8 @@ def test_an_op_that_came_later_or_left(problem_of: Any) -> None:
 
 
 def test_a_real_op_without_importer(problem_of: Any) -> None:
-    error = problem_of(node("RandomNormal", [], ["y"], shape=[2]))
-    assert isinstance(error, UnsupportedError) and "'RandomNormal' (version 1)" in error.problem
+    error = problem_of(node("StringNormalizer", ["x"], ["y"]))
+    assert isinstance(error, UnsupportedError) and "'StringNormalizer' (version 10)" in error.problem
 
 
 # --- attributes -------------------------------------------------------------------------------------------------
