@@ -9,12 +9,12 @@ import onnx
 import onnxruntime.capi.onnxruntime_pybind11_state as peer
 import pytest
 from onnx import AttributeProto, defs, helper
-from tests.vendor.one_model import NodeCase, model_of
 
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.vendor_schemas import vendor_schemas
 from meta_infer.ops.registry import RULES
 from meta_infer.support.errors import ModelError, UnsupportedError
+from tests.vendor.one_model import NodeCase, model_of
 
 PEER = {(schema.domain, schema.name): schema for schema in peer.get_all_operator_schema() if schema.since_version == 1}
 

@@ -116,7 +116,9 @@ def loop_graph() -> Graph:
     trips = Symbol("trips", 0, 100)
     values = [Value("M", INT64, ()), Value("k", FLOAT32, (2,)), Value("x", FLOAT32, (2,)),
               Value("last", FLOAT32, (2,)), Value("steps", INT64, (trips.dim,))]
-    node = Node("Loop", ("M", "", "x"), ("last", "steps"), regions=(body,))
+    attrs = {"iteration": (Symbol("i", 0, 99).dim,), "trips": (trips.dim,), "shapes": ((2,), (trips.dim,)),
+             "contents": (None,), "reverse": ()}
+    node = Node("Loop", ("M", "", "x"), ("last", "steps"), attrs, regions=(body,))
     return graph_of([node], values, ["M", "k", "x"], ["last", "steps"])
 
 

@@ -90,14 +90,14 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
         changes = _narrower(dims, choice, failure)
         for change in sorted(changes, key=lambda c: _disagreements(failure.shapes, dims, c)):
             if tries == _MOST_TRIES or (tries >= _FIRST_TRIES and nodes > _MOST_NODES):
-                raise first.error from None
+                raise first.error from first
             reached = _reaches({**choice, **change}, attempt)
             tries, nodes = tries + 1, nodes + failure.position
             if reached > failure.position:
                 choice = {**choice, **change}
                 break
         else:
-            raise first.error from None
+            raise first.error from first
     for key in sorted((k for k in choice if choice[k] != usual[k]), key=lambda k: isinstance(choice[k], int)):
         wider = {**choice, key: usual[key]}
         try:

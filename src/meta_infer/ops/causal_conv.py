@@ -18,12 +18,13 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     b, x, weight = NodeBuilder.importing(node, ctx), node.inputs[0], shape_of(node, ctx, 1)
     activation = attr_text(node, "activation", "none")
     if activation not in ("none", "silu", "swish"):
-        raise unsupported(node, f"activation {activation!r}", "use none, silu or swish")
+        raise unsupported(node, f"activation {activation!r} is not supported", "use none, silu or swish")
     if len(shape_of(node, ctx)) != 3 or len(weight) != 3 or weight[1] != 1:
         raise ShapeError("should be [batch, channels, length] with weights [channels, 1, k]")
     channels, _, width = weight
     if not isinstance(channels, int) or not isinstance(width, int):
-        raise unsupported(node, f"a kernel of {channels} channels and width {width}", "give it a fixed shape")
+        raise unsupported(node, f"a kernel of {channels} channels and width {width} has no fixed size",
+                          "give it a fixed shape")
     batch, _, length = shape_of(node, ctx)
     carried, extended = width - 1, x
     if present(node, 3):

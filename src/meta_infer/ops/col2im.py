@@ -41,10 +41,13 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     image, block = dims_of(attrs, "image_shape"), dims_of(attrs, "block_shape")
     if len(x.shape) != 3 or len(image) != len(block) or not image:
         raise ShapeError(f"columns {text(x.shape)} do not hold blocks {text(block)} of an image {text(image)}")
+    taps = product(block)
+    if isinstance(x.shape[1], int) and isinstance(taps, int) and (taps < 1 or x.shape[1] % taps):
+        raise ShapeError(f"{x.shape[1]} rows of columns {text(x.shape)} are no channels of blocks {text(block)}")
     count = product(block_counts(attrs))
     if isinstance(count, int):                            # else known while running only: the kernel stays inside
         same_dim(x.shape[2], count)
-    return (TensorType(x.dtype, (x.shape[0], x.shape[1] // product(block), *image)),)
+    return (TensorType(x.dtype, (x.shape[0], x.shape[1] // taps, *image)),)
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:

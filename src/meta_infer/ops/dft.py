@@ -96,7 +96,7 @@ def _import_dft(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
             number = int(np.asarray(ctx.known(node.inputs[2])).reshape(-1)[0])
         axis = axis_in(node, number, rank)
         if axis == rank - 1:
-            raise unsupported(node, "the axis is that of real and imaginary parts", "ONNX does not allow it")
+            raise unsupported(node, "the axis is that of real and imaginary parts", "give the axis of the signal")
         y, _ = _along_axis(node, ctx, build, x, shape, axis, length, dtype)
     build.cast(y, given, out=node.outputs[0])
     return build.nodes

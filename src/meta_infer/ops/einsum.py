@@ -55,8 +55,8 @@ def _parse(node: OnnxNode, ranks: Sequence[int]) -> tuple[list[tuple[Label, ...]
     left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks) or not all(_TERM.match(term) for term in (*terms, right)):
-        raise unsupported(node, f"equation {equation!r} of {len(ranks)} operands",
-                          "the model breaks the ONNX specification here")
+        raise unsupported(node, f"equation {equation!r} does not fit {len(ranks)} operands",
+                          "correct the node: it breaks the specification")
     operands = [_labels(term, rank) for term, rank in zip(terms, ranks, strict=True)]
     covered = max((label[0] + 1 for labels in operands for label in labels if isinstance(label, tuple)), default=0)
     if arrow:
@@ -169,8 +169,8 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     terms, result = _parse(node, [len(shape) for shape in shapes])
     known = {label for labels in terms for label in labels}
     if len(set(result)) != len(result) or not known.issuperset(result):
-        raise unsupported(node, f"result of equation {attr_text(node, 'equation')!r} for operands "
-                          f"{', '.join(text(s) for s in shapes)}", "the model breaks the ONNX specification here")
+        raise unsupported(node, f"the result of equation {attr_text(node, 'equation')!r} does not follow from operands "
+                          f"{', '.join(text(s) for s in shapes)}", "correct the node: it breaks the specification")
     b = _Builder(node, ctx)
     left = [b.diagonal(_Operand(name, labels)) for name, labels in zip(node.inputs, terms, strict=True)]
     for step in _order(left, result, [b.shape(x.name) for x in left]):

@@ -85,7 +85,7 @@ def _import_tile(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     shape, repeats = shape_of(node, ctx), sizes_input(node, ctx, 1, "repeats")
     if len(repeats) != len(shape):
         raise unsupported(node, f"{len(repeats)} repeats for the {len(shape)} dimensions of {text(shape)}",
-                          "the model breaks the ONNX specification here")
+                          "correct the node: it breaks the specification")
     if all(r == 1 for r in repeats):
         return (core_node(node, "Identity", node.inputs[:1], node.outputs),)
     apart, repeated, final = _interleaved((1,) * len(shape), shape), _interleaved(repeats, shape), []

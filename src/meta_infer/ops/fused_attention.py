@@ -61,7 +61,7 @@ def _finish(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, sizes: _Sizes, q
         shape = ctx.type_of(mask).shape
         kept = padding(b, mask, shape, sizes.batch, sizes.total)
         if kept is None:
-            raise unsupported(node, f"a mask of shape {text(shape)}",
+            raise unsupported(node, f"a mask of shape {text(shape)} is not supported",
                               "give it as [batch], [2 * batch], [batch, keys] or [batch, queries, keys]")
         terms.append(masked(b, kept, filtered, sizes.dtype))
     if attr_int(node, "unidirectional") and sizes.steps != 1:
@@ -85,7 +85,7 @@ def _import_quantized(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """The same with an integer product: input and weight are 8-bit with scales and zero points."""
     b, (x, weight, bias, x_scale, w_scale) = NodeBuilder.importing(node, ctx), node.inputs[:5]
     if ctx.type_of(bias).dtype != FLOAT32:
-        raise unsupported(node, f"a bias of {ctx.type_of(bias).dtype}", "use float32")
+        raise unsupported(node, f"a bias of {ctx.type_of(bias).dtype} is not supported", "use float32")
     total = emit_matmul(b, ctx, x, weight, _given(node, 6), _given(node, 7))
     factor = b.emit("Mul", spread(b, x_scale, ctx.type_of(x_scale), 2, 0),
                     spread(b, w_scale, ctx.type_of(w_scale), 2, 1))
@@ -188,7 +188,7 @@ def _biased(b: NodeBuilder, node: OnnxNode, operands: tuple[str, str, str], head
     if not bias:
         return operands
     if sizes is None:
-        raise unsupported(node, "a bias with keys and values of four dims", "add it before the node")
+        raise unsupported(node, "a bias with keys and values of four dims is not supported", "add it before the node")
     first, found, whole = 0, [], sum(sizes) * heads
     for x, size in zip(operands, sizes, strict=True):
         term = b.reshape(part(b, bias, (whole,), 0, first, heads * size), (1, heads, 1, size))

@@ -120,7 +120,7 @@ def _import_dropout(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
             build.cast(ones, BOOL if node.version >= 10 else dtype, out=node.outputs[1])
         return build.nodes
     if dtype.bits < 16:
-        raise unsupported(node, f"training mode of {dtype}", "cast to float16 or wider around it")
+        raise unsupported(node, f"training mode of {dtype} is not supported", "cast to float16 or wider around it")
     ratio = build.cast(node.inputs[1], FLOAT64) if present(node, 1) else build.scalar(0.5, FLOAT64, "ratio")
     ratio = build.reshape(ratio, ())
     mask = build.emit("GreaterOrEqual", _uniform(build, node, shape), ratio)

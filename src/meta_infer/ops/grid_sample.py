@@ -125,7 +125,8 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Version 16 says bilinear and bicubic and knows images of two dimensions only."""
     mode, padding = attr_text(node, "mode", "linear"), attr_text(node, "padding_mode", "zeros")
     if mode not in MODES or padding not in PADDINGS:
-        raise unsupported(node, f"mode {mode!r} with padding {padding!r}", "the model breaks the ONNX specification")
+        raise unsupported(node, f"mode {mode!r} with padding {padding!r} is not known",
+                          "correct the node: it breaks the specification")
     return (core_node(node, "GridSample", node.inputs, node.outputs, mode=MODES[mode], padding_mode=padding,
                       align_corners=bool(attr_int(node, "align_corners"))),)
 

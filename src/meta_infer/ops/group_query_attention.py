@@ -57,7 +57,8 @@ def _refuse(node: OnnxNode, ctx: ImportContext) -> None:
         raise unsupported(node, "the cache is quantised", "keep past and present keys in floats")
     for i in (3, 4):
         if present(node, i) and ctx.type_of(node.inputs[i]).dtype != ctx.type_of(node.inputs[0]).dtype:
-            raise unsupported(node, f"a cache of {ctx.type_of(node.inputs[i]).dtype}", "keep it in the query's dtype")
+            raise unsupported(node, f"a cache of {ctx.type_of(node.inputs[i]).dtype} is not supported",
+                              "keep it in the query's dtype")
 
 
 def _sizes(node: OnnxNode, ctx: ImportContext) -> _Sizes:

@@ -107,7 +107,7 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Types of few bits are computed in float32, as ONNX demands."""
     rule = attr_text(node, "update_rule", "gated_delta")
     if rule not in RULES:
-        raise unsupported(node, f"update_rule {rule!r}", f"use {', '.join(RULES)}")
+        raise unsupported(node, f"update_rule {rule!r} is not known", f"use {', '.join(RULES)}")
     for i, name, needed in ((_DECAY, "decay", RULES[rule][0]), (_BETA, "beta", RULES[rule][1])):
         if present(node, i) != needed:
             raise ShapeError(f"update_rule {rule!r} {'needs' if needed else 'takes no'} {name}")

@@ -23,7 +23,7 @@ from meta_infer.support.dtypes import FLOAT32
 def _power(node: OnnxNode) -> float:
     p = node.attrs.get("p", 2)
     if not isinstance(p, (int, float)) or p <= 0:
-        raise unsupported(node, f"p {p}", "the norm needs a positive p")
+        raise unsupported(node, f"p is {p}", "give a positive p")
     return float(p)
 
 

@@ -127,7 +127,8 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         raise unsupported(node, "weight_prepacked is set: the weights are in one device's own layout",
                           "export them with weight_prepacked 0")
     if bits not in (2, 4, 8) or size < 16 or size & (size - 1):
-        raise unsupported(node, f"{bits} bits in blocks of {size}", "use 2, 4 or 8 bits and a power of two from 16 on")
+        raise unsupported(node, f"{bits} bits in blocks of {size} are not supported",
+                          "use 2, 4 or 8 bits and a power of two from 16 on")
     b = NodeBuilder.importing(node, ctx)
     biased = present(node, 5)
     found = b.emit("MatMulNBits", *node.inputs[:5], out="" if biased else node.outputs[0], N=attr_int(node, "N"),

@@ -10,7 +10,7 @@ import numpy as np
 from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import product
 from meta_infer.ops.importing import attr_ints, core_node, present, shape_of
-from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, ShapeError
 from meta_infer.ops.pad import import_pad
 from meta_infer.ops.size_math import SizeMath
 
@@ -23,6 +23,9 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     x, kernel = shape_of(node, ctx), attr_ints(node, "kernel_shape") or ()
     n = len(kernel)
     strides, pads = attr_ints(node, "strides") or (1,) * n, attr_ints(node, "pads") or (0,) * (2 * n)
+    if len(x) != n + 2 or len(strides) != n or len(pads) != 2 * n:
+        raise ShapeError(f"kernel {kernel}, strides {strides} and pads {pads} do not fit {len(x) - 2} spatial "
+                         "dimensions")
     implied = (*x[:2], *((d - 1) * strides[i] - pads[i] - pads[n + i] + kernel[i] for i, d in enumerate(x[2:])))
     dtype = ctx.type_of(node.inputs[0]).dtype
     zeros, values, places, filled, y = (ctx.fresh(node.outputs[0]) for _ in range(5))

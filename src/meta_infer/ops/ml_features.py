@@ -52,7 +52,7 @@ def _table(node: OnnxNode, side: str) -> np.ndarray:
             return np.array(found, dtype)
     array = node.tensors.get(f"{side}_tensor")
     if array is None or array.dtype.kind not in "if":
-        raise unsupported(node, f"{side} that are strings", "encode strings before the model")
+        raise unsupported(node, f"{side} that are strings are not supported", "encode strings before the model")
     return array.reshape(-1)
 
 
@@ -61,7 +61,8 @@ def _import_encoder(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     build, x, shape = NodeBuilder.importing(node, ctx), node.inputs[0], shape_of(node, ctx)
     keys, values, dtype = _table(node, "keys"), _table(node, "values"), ctx.type_of(node.inputs[0]).dtype
     if len(keys) != len(values):
-        raise unsupported(node, f"{len(keys)} keys for {len(values)} values", "the model breaks the specification here")
+        raise unsupported(node, f"{len(keys)} keys do not fit {len(values)} values",
+                          "correct the node: it breaks the specification")
     column = build.reshape(x, (product(shape), 1))
     hits = build.emit("Equal", column, build.constant(keys.astype(dtype.numpy), "keys"))
     if dtype.is_float and np.isnan(keys).any():
@@ -96,7 +97,8 @@ def _import_normalizer(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     build, shape, how = NodeBuilder.importing(node, ctx), shape_of(node, ctx), attr_text(node, "norm", "MAX")
     folds = {"MAX": "ReduceMax", "L1": "ReduceL1", "L2": "ReduceL2"}
     if how not in folds or not shape:
-        raise unsupported(node, f"norm {how!r} of {len(shape)} dimensions", "the specification knows MAX, L1 and L2")
+        raise unsupported(node, f"norm {how!r} of {len(shape)} dimensions is not known",
+                          "the specification knows MAX, L1 and L2")
     x = build.cast(node.inputs[0], FLOAT32)
     norm = build.emit(folds[how], x, axes=(len(shape) - 1,), keepdims=True)
     none = build.emit("Equal", norm, build.scalar(0, FLOAT32, "zero"))
@@ -110,7 +112,7 @@ def _import_imputer(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     kind = "float" if dtype.is_float else "int64"
     new = node.attrs.get(f"imputed_value_{kind}s")
     if not isinstance(new, tuple) or not new:
-        raise unsupported(node, f"imputed_value_{kind}s is missing", "the model breaks the specification here")
+        raise unsupported(node, f"imputed_value_{kind}s is missing", "correct the node: it breaks the specification")
     old = attr_float(node, "replaced_value_float") if dtype.is_float else attr_int(node, "replaced_value_int64")
     is_old = build.emit("IsNaN", x) if old != old else build.emit("Equal", x, build.scalar(old, dtype, "old"))
     build.emit("Where", is_old, build.constant(np.array(new, dtype.numpy), "new"), x, out=node.outputs[0])

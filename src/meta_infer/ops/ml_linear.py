@@ -42,7 +42,7 @@ def _import_classifier(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     the first is what is left of 1, before LOGISTIC its negative (as ONNX Runtime has it)."""
     labels = listed(node, "classlabels_ints")
     if not labels:
-        raise unsupported(node, "labels that are strings", "number the classes (classlabels_ints)")
+        raise unsupported(node, "labels that are strings are not supported", "number the classes (classlabels_ints)")
     build, after = NodeBuilder.importing(node, ctx), attr_text(node, "post_transform", "NONE")
     features = shape_of(node, ctx)[-1]
     assert isinstance(features, int)

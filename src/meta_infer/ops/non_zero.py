@@ -55,7 +55,7 @@ def _import_compress(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     (data, condition), shape, origin = node.inputs, shape_of(node, ctx), origin_of(node)
     if len(ctx.type_of(condition).shape) != 1:
         raise unsupported(node, f"the condition {text(ctx.type_of(condition).shape)} must be a vector",
-                          "the model breaks the ONNX specification here")
+                          "correct the node: it breaks the specification")
     axis = 0
     if "axis" in node.attrs:
         axis = axis_in(node, attr_int(node, "axis"), len(shape))

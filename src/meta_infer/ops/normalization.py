@@ -134,7 +134,7 @@ def _instance(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
 def _import_batch(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """Version 7 has `spatial`; up to 13 more than one output means training; from 14 on `training_mode` says it."""
     if node.version < 9 and not attr_int(node, "spatial", 1):
-        raise unsupported(node, "statistics per element (spatial=0)", "export with opset 9 or newer")
+        raise unsupported(node, "statistics per element (spatial=0) are not supported", "export with opset 9 or newer")
     if attr_int(node, "training_mode"):
         return batch_in_training(node, ctx)
     if any(wanted(node, i) for i in range(1, len(node.outputs))):

@@ -77,10 +77,11 @@ def _pad(node: OnnxNode, ctx: ImportContext, pads: tuple[Dim, ...], axes: tuple[
     shape = shape_of(node, ctx)
     rank, mode = len(shape), attr_text(node, "mode", "constant")
     if mode not in MODES:
-        raise unsupported(node, f"mode {mode!r}", f"use one of {', '.join(MODES)}")
+        raise unsupported(node, f"mode {mode!r} is not known", f"use one of {', '.join(MODES)}")
     chosen = range(rank) if axes is None else [axis_in(node, a, rank) for a in axes]
     if len(pads) != 2 * len(chosen):
-        raise unsupported(node, f"{len(pads)} pads for {len(chosen)} dimensions of {text(shape)}", "check the pads")
+        raise unsupported(node, f"{len(pads)} pads for {len(chosen)} dimensions of {text(shape)}, expected "
+                          f"{2 * len(chosen)}", "give all beginnings, then all ends")
     full: list[Dim] = [0] * (2 * rank)
     for i, axis in enumerate(chosen):
         full[axis], full[rank + axis] = pads[i], pads[len(chosen) + i]
@@ -111,7 +112,7 @@ def _computed(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     shape, mode, math = shape_of(node, ctx), attr_text(node, "mode", "constant"), SizeMath(node, ctx)
     rank = len(shape)
     if mode not in MODES:
-        raise unsupported(node, f"mode {mode!r}", f"use one of {', '.join(MODES)}")
+        raise unsupported(node, f"mode {mode!r} is not known", f"use one of {', '.join(MODES)}")
     pads = math.vector(node.inputs[1], "pads")
     count = math.length(pads) // 2
     axes = math.vector(node.inputs[3], "axes") if present(node, 3) else math.constant(list(range(count)))

@@ -66,7 +66,8 @@ def _dtype(node: OnnxNode, attribute: str) -> DType | None:
     """The dtype an optional attribute names; 0 stands for none."""
     number = attr_int(node, attribute)
     if number and number not in ONNX_DTYPES:
-        raise unsupported(node, f"{attribute} = {number}: that ONNX data type is not supported")
+        raise unsupported(node, f"{attribute} = {number}: that ONNX data type is not supported",
+                          "use an integer or 8-bit float type")
     return ONNX_DTYPES[number] if number else None
 
 

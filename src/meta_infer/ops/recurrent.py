@@ -77,7 +77,7 @@ def import_recurrent(node: OnnxNode, ctx: ImportContext, default: tuple[str, ...
     """
     direction = attr_text(node, "direction", "forward")
     if direction not in DIRECTIONS:
-        raise unsupported(node, f"direction {direction!r}", f"use {', '.join(DIRECTIONS)}")
+        raise unsupported(node, f"direction {direction!r} is not known", f"use {', '.join(DIRECTIONS)}")
     functions = activations_of(node, default * (2 if direction == "bidirectional" else 1))
     attrs |= {"hidden_size": _hidden_size(node, ctx), "direction": direction, **activation_attrs(functions)}
     if node.attrs.get("clip") is not None:

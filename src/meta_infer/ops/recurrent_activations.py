@@ -86,7 +86,8 @@ def activations_of(node: OnnxNode, default: tuple[str, ...]) -> tuple[Activation
     names = tuple(str(n) for n in given) if isinstance(given, (tuple, list)) and given else default
     names = names[:len(default)]                           # RNN's default lists two, of which one direction uses one
     if len(names) != len(default) or any(n.lower() not in _BY_LOWER for n in names):
-        raise unsupported(node, f"activations {', '.join(names)}", f"use {len(default)} of {', '.join(sorted(_KINDS))}")
+        raise unsupported(node, f"activations {', '.join(names)} are not known, or not {len(default)}",
+                          f"use {len(default)} of {', '.join(sorted(_KINDS))}")
     rest = {key: list(_numbers(node, f"activation_{key}")) for key in ("alpha", "beta")}
     found = []
     for name in (_BY_LOWER[n.lower()] for n in names):

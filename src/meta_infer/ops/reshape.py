@@ -66,7 +66,7 @@ def resolve_shape(node: OnnxNode, old: Shape, wanted: tuple[Dim, ...], allow_zer
         if dim == 0 and not allow_zero:
             if i >= len(old):
                 raise unsupported(node, f"shape {text(wanted)} copies dimension {i} of {text(old)}",
-                                  "the model breaks the ONNX specification here")
+                                  "correct the node: it breaks the specification")
             dim = old[i]
         shape.append(dim)
     if -1 not in shape:
@@ -74,7 +74,7 @@ def resolve_shape(node: OnnxNode, old: Shape, wanted: tuple[Dim, ...], allow_zer
     at, rest = shape.index(-1), product(d for d in shape if d != -1)
     total = product(old)
     if shape.count(-1) > 1 or (isinstance(total, int) and isinstance(rest, int) and (not rest or total % rest)):
-        raise unsupported(node, f"{text(old)} cannot be viewed as {text(shape)}", "check the shape operand")
+        raise unsupported(node, f"{text(old)} cannot be viewed as {text(shape)}", "give a shape of as many elements")
     if not isinstance(total, int) and isinstance(rest, int) and rest > 1 and not (
             divisible(total, rest) or is_found(total)):
         raise ShapeError(f"the elements of {text(old)} are a multiple of {rest} for some of the sizes in range only; "

@@ -120,7 +120,7 @@ def _scales(node: OnnxNode, found: Iterable[float], count: int) -> list[float]:
     scales = [float(s) for s in found]
     if len(scales) != count or not all(0 < s < float("inf") for s in scales):
         raise unsupported(node, f"scales {scales} are not {count} positive numbers",
-                          "the model breaks the ONNX specification here")
+                          "correct the node: it breaks the specification")
     return scales
 
 
@@ -196,10 +196,11 @@ def import_resize(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     elif _has(node, ctx, 2):
         target = _by_scales(node, ctx, 2, axes)
     else:
-        raise unsupported(node, "neither scales nor sizes are given", "the model breaks the ONNX specification here")
+        raise unsupported(node, "neither scales nor sizes are given", "correct the node: it breaks the specification")
     if transformation == "tf_crop_and_resize":
         if not _has(node, ctx, 1):
-            raise unsupported(node, "tf_crop_and_resize without roi", "the model breaks the ONNX specification here")
+            raise unsupported(node, "tf_crop_and_resize needs a roi, which is not given",
+                              "correct the node: it breaks the specification")
         target = replace(target, roi=_region(node, ctx, axes, rank))
     return _resize(node, ctx, target, mode=_mode(node), coordinate_transformation_mode=transformation,
                    nearest_mode=attr_text(node, "nearest_mode", "round_prefer_floor"),
@@ -217,7 +218,9 @@ def _region(node: OnnxNode, ctx: ImportContext, axes: Sequence[int], rank: int) 
         whole[[*axes, *(rank + a for a in axes)]] = known.reshape(-1)
         return ctx.constant(whole, "roi")
     if shape_of(node, ctx, 1) != (2 * count,):
-        raise unsupported(node, f"roi {text(shape_of(node, ctx, 1))} for {count} axes", "give both ends of every axis")
+        raise unsupported(node, f"roi {text(shape_of(node, ctx, 1))} does not hold two numbers for each of {count} "
+                          "axes",
+                          "give both ends of every axis")
     math = SizeMath(node, ctx)
     ends = (_spread(node, ctx, math.part(node.inputs[1], first, count), axes, rank, default)
             for first, default in ((0, 0.0), (count, 1.0)))
@@ -234,7 +237,7 @@ def _by_sizes(node: OnnxNode, ctx: ImportContext, axes: Sequence[int]) -> _Targe
     old, wanted = shape_of(node, ctx), sizes_input(node, ctx, 3, "sizes")
     if len(wanted) != len(axes):
         raise unsupported(node, f"{len(wanted)} sizes for {len(axes)} dimensions",
-                          "the model breaks the ONNX specification here")
+                          "correct the node: it breaks the specification")
     policy = attr_text(node, "keep_aspect_ratio_policy", "stretch")
     if policy != "stretch":
         return _by_kept_ratio(node, ctx, axes, wanted, "Min" if policy == "not_larger" else "Max")

@@ -113,7 +113,8 @@ def _import_align(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
         "output_half_pixel")
     mode = attr_text(node, "mode", "avg")
     if mode not in ("avg", "max") or shift not in ("half_pixel", "output_half_pixel"):
-        raise unsupported(node, f"mode {mode!r} with {shift!r}", "the model breaks the ONNX specification here")
+        raise unsupported(node, f"mode {mode!r} with {shift!r} is not known",
+                          "correct the node: it breaks the specification")
     return (core_node(node, "RoiAlign", node.inputs, node.outputs, mode=mode, half_pixel=shift == "half_pixel",
                       output_height=attr_int(node, "output_height", 1), output_width=attr_int(node, "output_width", 1),
                       sampling_ratio=attr_int(node, "sampling_ratio"),

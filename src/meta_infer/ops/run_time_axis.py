@@ -39,7 +39,8 @@ def axis_view(node: OnnxNode, ctx: ImportContext, i: int, axes: int | None = Non
     rank = len(shape) if axes is None else axes
     math_, where = SizeMath(node, ctx), ctx.type_of(node.inputs[i])
     if where.shape not in ((), (1,)):
-        raise unsupported(node, f"the axis has {len(where.shape)} dimensions", "give it as a scalar")
+        raise unsupported(node, f"the axis must be one number, not {len(where.shape)} dimensions of them",
+                          "give it as a scalar")
     axis = math_.vector(node.inputs[i], "axis")
     front = math_.from_front(axis, len(shape))
     sizes, place = math_.dims(shape[:rank]), math_.constant(list(range(rank)))

@@ -104,7 +104,7 @@ def _slice(node: OnnxNode, shape: Shape, starts: Sequence[Dim], ends: Sequence[D
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         at = axis_in(node, axis, len(shape))
         if step == 0:
-            raise unsupported(node, "a step of 0", "the model breaks the ONNX specification here")
+            raise unsupported(node, "a step is 0", "correct the node: it breaks the specification")
         first[at], sizes[at] = slice_range(node, start, end, step, shape[at])
         by[at] = step
     return (core_node(node, "Slice", node.inputs[:1], node.outputs, starts=tuple(first), sizes=tuple(sizes),

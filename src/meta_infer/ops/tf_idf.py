@@ -26,7 +26,7 @@ def _pools(node: OnnxNode) -> dict[int, np.ndarray]:
     """n -> [grams, n], in the order of the pool. Raises UnsupportedError for pools of strings."""
     pool, starts = attr_ints(node, "pool_int64s"), attr_ints(node, "ngram_counts") or ()
     if pool is None:
-        raise unsupported(node, "a pool of strings", "number the tokens before the model")
+        raise unsupported(node, "a pool of strings is not supported", "number the tokens before the model")
     spans = zip(starts, (*starts[1:], len(pool)), strict=True)
     return {n: np.array(pool[a:b], np.int64).reshape(-1, n) for n, (a, b) in enumerate(spans, 1)}
 

@@ -22,6 +22,7 @@ from meta_infer.support.dtypes import FLOAT32, INT64, DType
 
 ML = "ai.onnx.ml"
 _FOLDS = ("AVERAGE", "SUM", "MIN", "MAX")
+_CYCLE = "export the model again: following its children must end at leaves"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _depth(node: OnnxNode, true: np.ndarray, false: np.ndarray, roots: np.ndarra
     while level.size:
         depth += 1
         if depth > len(true):
-            raise unsupported(node, "a tree contains itself", "the model breaks the specification here")
+            raise unsupported(node, "a tree contains itself", _CYCLE)
         below = np.unique(np.concatenate([true[level], false[level]]))
         level = below[below >= 0]
     return depth
@@ -166,13 +167,17 @@ def _old_forest(node: OnnxNode, prefix: str, targets: int) -> _Forest:
               "split": _numbers(node, "nodes_values", np.float64)[inner],
               "mode": np.array([_mode(node, modes[i]) for i in inner], np.int64), "true": true, "false": false,
               "missing": missing[inner] if len(missing) else np.zeros(len(inner), np.int64)}
+    rooted = {key[0]: p for key, p in zip(keys, place.tolist(), strict=True) if p not in below}
+    if len(rooted) < len({tree for tree, _ in keys}):
+        raise unsupported(node, "a tree has no root: each of its nodes lies below another", _CYCLE)
     roots = np.array([p for p in place.tolist() if p not in below], np.int64)
     return _Forest(tables, np.zeros(0), np.zeros(len(inner) + 1, np.int64), roots, votes)
 
 
 def _mode(node: OnnxNode, name: object) -> int:
     if name not in MODES[:MEMBER]:
-        raise unsupported(node, f"node mode {name!r}", f"the specification knows {', '.join(MODES[:MEMBER])} and LEAF")
+        raise unsupported(node, f"node mode {name!r} is not known",
+                          f"the specification knows {', '.join(MODES[:MEMBER])} and LEAF")
     return MODES.index(str(name))
 
 
@@ -199,7 +204,7 @@ def _import_classifier(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     """
     labels, weights = _numbers(node, "classlabels_int64s"), _numbers(node, "class_weights", np.float64)
     if not len(labels):
-        raise unsupported(node, "labels that are strings", "number the classes (classlabels_int64s)")
+        raise unsupported(node, "labels that are strings are not supported", "number the classes (classlabels_int64s)")
     voted = np.unique(_numbers(node, "class_ids"))
     lone = len(labels) == 2 and len(voted) == 1
     single = lone and voted[0] == 0 and len(_numbers(node, "base_values", np.float64)) < 2
