@@ -11,6 +11,7 @@ import pytest
 from meta_infer.hardware.load import load_profile, parse_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Attr, Graph, Node, Value
+from meta_infer.ops.attrs import ints_of
 from meta_infer.ops.execute import execute_graph
 from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
 from meta_infer.ops.registry import OPS, op_named
@@ -131,8 +132,8 @@ def test_large_kernels_are_tiled(kernel: tuple[int, int]) -> None:
     graph = graph_of("Conv", arrays, {**CONV, "kernel_shape": kernel, "dilations": (2, 1)} if kernel != (7, 7) else {
         **CONV, "kernel_shape": kernel, "dilations": (1, 1)}, (1, 2))
     after = check(graph, arrays, limited("max_kernel: 3"), "ConvTranspose")
-    shapes = [n.attrs["kernel_shape"] for n in after.nodes if n.op == "Conv"]
-    assert len(shapes) > 1 and all(max(shape) <= 3 for shape in shapes)  # type: ignore[arg-type, type-var]
+    shapes = [ints_of(n.attrs, "kernel_shape") for n in after.nodes if n.op == "Conv"]
+    assert len(shapes) > 1 and all(max(shape) <= 3 for shape in shapes)
 
 
 @pytest.mark.parametrize(("made", "taken"), [(5, 4), (3, 10), (9, 9)])

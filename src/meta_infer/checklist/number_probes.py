@@ -111,6 +111,10 @@ def _terms(node: Node, values: list[Value]) -> int:
     return 0
 
 
+_LARGEST_STEP_FROM = 32768.0
+"""From here to its end at 65504 fp16 steps by 32."""
+
+
 class LargeParams(Section):
     """From which magnitude a constant in a sum is reported."""
 
@@ -123,8 +127,7 @@ def _large_additions(subject: Subject, params: LargeParams) -> Iterator[Fact]:
         finite = np.abs(array[np.isfinite(array)])
         largest = float(finite.max()) if finite.size else 0.0
         if largest >= params.large:
-            with np.errstate(over="ignore", invalid="ignore"):
-                step = float(np.spacing(np.float16(min(largest, 65504.0))))
+            step = float(np.spacing(np.float16(min(largest, _LARGEST_STEP_FROM))))
             yield Fact({"op": node.proto.op_type, "largest": f"{largest:.4g}", "step": f"{step:g}"}, (node.name,))
 
 

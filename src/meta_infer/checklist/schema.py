@@ -22,6 +22,8 @@ from meta_infer.support.errors import UsageError
 Severity = Literal["blocker", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("blocker", "warning", "note")
 HINT = "docs/checklist.md lists the fields, the probes and what their messages may use"
+_WORDING = {"missing": "is missing", "model_type": "expected a mapping of keys", "tuple_type": "expected a list",
+            "dict_type": "expected a mapping of keys"}
 _REQUIRED = ("title", "severity", "probe", "message")
 
 
@@ -35,7 +37,8 @@ class ItemFields(Section):
     params: dict[str, Any] | None = Field(None, description="parameters of the probe")
     message: Name | None = Field(None, description="what to say of a finding, with {placeholders}")
     hint: str | None = Field(None, description="what to do about it")
-    when: Literal["always", "low_precision"] | None = Field(None, description="when it is checked at all")
+    when: Literal["always", "low_precision"] | None = Field(
+        None, description="always, or low_precision: only when values have fewer than 32 bits")
     show: Annotated[int, Field(ge=1)] | None = Field(None, description="most findings that the table lists")
     enabled: bool | None = Field(None, description="false leaves the item out")
 
@@ -117,8 +120,8 @@ def _wrong(error: ValidationError, what: str, prefix: str = "") -> UsageError:
     if found["type"] == "unknown_key":
         path.append(found["ctx"]["key"])
     field = prefix + ".".join(path)
-    text = {"missing": "is missing", "model_type": "expected a mapping of keys"}.get(
-        found["type"], found["msg"].replace("Input should be", "expected"))
+    text = _WORDING.get(found["type"], found["msg"].replace("Input should be", "expected").replace(
+        "String should", "text should"))
     got = f", got {found['input']!r}" if found["type"] not in ("missing", "unknown_key") and len(
         repr(found["input"])) < 60 else ""
     return UsageError(f"{text}{got}", what=f"{what}: {field}" if field else what, hint=HINT)
