@@ -13,6 +13,10 @@ from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError
 
 
+NO_BOUND = ((1 << 31) - 1) // 2
+"""A highest size from here on says nothing of the size: `is_unbounded` of ir/shapes.py, which no runtime imports."""
+
+
 def _near(name: str, known: Sequence[str]) -> str:
     folded = {k.casefold(): k for k in known}
     near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.4)
@@ -20,13 +24,19 @@ def _near(name: str, known: Sequence[str]) -> str:
 
 
 def shape_text(tensor: Tensor, symbols: Mapping[str, Mapping[str, int]]) -> str:
-    """A shape with the ranges of its symbols: [1, 3, W (32..960)]."""
+    """A shape with the ranges of its symbols: [1, 3, W (32..960)], [rows (0 or more, no bound), 2]."""
     parts = []
     for dim in tensor.shape:
         limits = symbols.get(str(dim))
-        step = f" in steps of {limits['step']}" if limits and limits["step"] != 1 else ""
-        parts.append(f"{dim} ({limits['min']}..{limits['max']}{step})" if limits else str(dim))
+        parts.append(f"{dim} ({_range_text(limits)})" if limits else str(dim))
     return f"[{', '.join(parts)}]"
+
+
+def _range_text(limits: Mapping[str, int]) -> str:
+    step = f" in steps of {limits['step']}" if limits["step"] != 1 else ""
+    if limits["max"] >= NO_BOUND:
+        return f"{limits['min']} or more{step}, no bound"
+    return f"{limits['min']}..{limits['max']}{step}"
 
 
 def check_names(feeds: Mapping[str, Any], inputs: Sequence[Tensor]) -> None:
