@@ -11,10 +11,13 @@ import pytest
 from meta_infer.hardware.load import load_profile, parse_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Attr, Graph, Node, Value
+from meta_infer.ir.graph_parser import parse_graph
 from meta_infer.ops.attrs import ints_of
 from meta_infer.ops.execute import execute_graph
 from meta_infer.ops.infer import constant_type, counted_symbols, infer_node
+from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import OPS, op_named
+from meta_infer.passes.check_rewrite import results_differ
 from meta_infer.passes.decisions import Decision
 from meta_infer.passes.decompose_for_device import FORMS
 from meta_infer.passes.decompose_recurrent import MAX_STEPS
@@ -190,3 +193,81 @@ def test_long_sequences_and_sequence_lens_stay(case: str) -> None:
     attrs: dict[str, Attr] = {"hidden_size": 4, "direction": "forward", "activations": ("Tanh",)}
     graph = graph_of("RNN", arrays, attrs, (1, 2))
     assert legalize(graph, without("RNN")) is graph
+
+
+DYNAMIC = """graph main(%x: float64[N, 4, H, 12] @"x") -> (%y) {{
+  symbol N in [1, 8] step 1
+  symbol H in [9, 64] step 1
+  %y: float64{made} @"y" = {op} from ("node")
+}}
+"""
+
+
+@pytest.mark.parametrize(("op", "made", "device"), [
+    ("Softmax(%x) {axis = 2}", "[N, 4, H, 12]", without("Softmax")),
+    ("GlobalAveragePool(%x)", "[N, 4, 1, 1]", without("GlobalAveragePool")),
+    ("Gelu(%x) {approximate = \"tanh\"}", "[N, 4, H, 12]", without("Gelu", "Tanh")),
+])
+def test_sizes_may_be_dynamic(op: str, made: str, device: Profile) -> None:
+    before = parse_graph(DYNAMIC.format(op=op, made=made))
+    record: list[Decision] = []
+    after = legalize(before, device, record=record)
+    verify(after)
+    assert [d.verdict for d in record] == ["decomposed"] and results_differ(before, after) is None
+
+
+def with_weight(op: str, w: np.ndarray, attrs: Mapping[str, Attr]) -> Graph:
+    """One node on x [N, 4, H, 12] of dynamic N and H, and a constant weight."""
+    base = parse_graph(DYNAMIC.format(op="Relu(%x)", made="[N, 4, H, 12]"))
+    node = Node(op, ("x", "w"), ("y",), attrs, ("node",))
+    types = {"x": TensorType(FLOAT64, base.values["x"].shape), "w": constant_type(w)}
+    (found,) = infer_node(node, types, {"w": w}, counted_symbols())
+    values = {**base.values, "w": Value("w", FLOAT64, w.shape), "y": Value("y", FLOAT64, found.shape, "y")}
+    return base.replace(nodes=(node,), values=values, constants={"w": w})
+
+
+@pytest.mark.parametrize(("op", "shape", "attrs", "device"), [
+    ("Conv", (6, 2, 3, 3), {"group": 2}, without(words=["grouped_conv2d"])),
+    ("Conv", (3, 4, 5, 5), {"strides": (2, 1), "pads": (2, 0, 1, 2)}, limited("max_kernel: 3")),
+    ("Conv", (9, 4, 3, 3), {"dilations": (2, 1)}, limited("max_channels: 3")),
+    ("ConvTranspose", (4, 3, 3, 2), {"strides": (2, 3), "pads": (1, 0, 0, 1), "output_padding": (1, 0)},
+     without("ConvTranspose")),
+    ("ConvTranspose", (4, 1, 3, 3), {"group": 2, "dilations": (1, 2)}, without("ConvTranspose")),
+    ("ConvTranspose", (4, 2, 2, 2), {"pads": (3, 2, 2, 3), "strides": (2, 2)}, without("ConvTranspose")),
+])
+def test_convolutions_of_dynamic_sizes(op: str, shape: tuple[int, ...], attrs: Mapping[str, Attr],
+                                       device: Profile) -> None:
+    plain: dict[str, Attr] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1,
+                              "kernel_shape": shape[2:], **attrs}
+    before = with_weight(op, np.random.default_rng(3).standard_normal(shape), plain)
+    after = legalize(before, device)
+    verify(after)
+    assert after is not before and results_differ(before, after) is None
+
+
+def test_bodies_of_control_flow_are_decomposed() -> None:
+    graph = parse_graph("""graph main(%c: bool[], %x: float32[3, 4] @"x") -> (%y) {
+      %y: float32[3, 4] @"y" = If(%c) from ("if") regions {
+        region then() captures (%x) -> (%a) {
+          %a: float32[3, 4] = HardSwish(%x) from ("one")
+        }
+        region else() captures (%x) -> (%b) {
+          %b: float32[3, 4] = Softmax(%x) {axis = 1} from ("two")
+        }
+      }
+    }""")
+    record: list[Decision] = []
+    after = legalize(graph, without("HardSwish", "Softmax"), record=record)
+    verify(after)
+    assert [(d.op, d.verdict, d.nodes) for d in record] == [
+        ("HardSwish", "decomposed", ("one",)), ("Softmax", "decomposed", ("two",))]
+    assert results_differ(graph, after) is None
+
+
+def test_casts_of_widening_are_not_the_devices() -> None:
+    x = (np.linspace(-3, 3, 8).astype(np.float16).reshape(2, 4),)
+    record: list[Decision] = []
+    warnings: list[str] = []
+    legalize(graph_of("Softmax", x, {"axis": 1}), without(words=["cast", "elementwise_cast"]), warnings.append,
+             record=record)
+    assert record == [] and warnings == []

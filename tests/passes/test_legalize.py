@@ -10,6 +10,7 @@ from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph_parser import parse_graph
 from meta_infer.passes.check_rewrite import results_differ
+from meta_infer.passes.decisions import Decision, counted_ops, group_decisions, listed, native_decisions
 from meta_infer.passes.legalize import host_nodes, legalize
 from meta_infer.passes.verify_types import verify
 from meta_infer.support.errors import UnsupportedError
@@ -80,3 +81,31 @@ def test_host_fallback_warns_by_profile_words(native: Profile) -> None:
     warnings: list[str] = []
     assert legalize(graph, device, warnings.append) is graph
     assert len(warnings) == 2
+
+
+def test_what_is_impossible_is_recorded_before_it_is_refused(native: Profile) -> None:
+    record: list[Decision] = []
+    with pytest.raises(UnsupportedError):
+        legalize(parse_graph(REDUCE.replace("OP", "ReduceSum")), native, anchors=(), record=record)
+    (decision,) = record
+    assert (decision.op, decision.nodes, decision.verdict, decision.field) == (
+        "ReduceSum", ("reduce",), "impossible", "backend")
+    assert "no kernel computes ReduceSum" in decision.detail
+
+
+def test_what_is_left_is_native(native: Profile) -> None:
+    before, record = parse_graph(REDUCE.replace("OP", "ReduceL2")), list[Decision]()
+    after = legalize(before, native, record=record)
+    assert [(d.op, d.verdict, d.detail) for d in record] == [("ReduceL2", "decomposed", "Mul, ReduceSum, Sqrt")]
+    assert native_decisions(before, after, native, record, str.lower) == []
+    kept = parse_graph(REDUCE.replace("OP", "ReduceMax"))
+    (left,) = native_decisions(kept, legalize(kept, native), native, (), str.lower)
+    assert (left.verdict, left.detail, left.nodes) == ("native", "reducemax", ("reduce",))
+
+
+def test_equal_decisions_are_grouped_and_the_worst_come_first() -> None:
+    native, host = Decision("Relu", ("a",), "native", "fine"), Decision("Tanh", ("t",), "host", "no", "supported_ops")
+    first, second = group_decisions([native, host, replace(native, nodes=("b", "c"))])
+    assert (first.op, first.field) == ("Tanh", "supported_ops")
+    assert second.nodes == ("a", "b", "c") and second.count == 2
+    assert listed(second.nodes, 1) == "a and 2 more" and counted_ops(["Add", "Mul", "Add"]) == "Add (x2), Mul"

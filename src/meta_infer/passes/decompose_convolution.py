@@ -57,12 +57,11 @@ def by_kernel(node: Node, to: Pieces, bounds: Bounds) -> bool:
     if most is None or max(kernel) <= most or int_of(node.attrs, "group", 1) != 1:
         return False
     tiles = [[(at, min(most, k - at)) for at in range(0, k, most)] for k in kernel]
-    sizes = to.shape(x)[2:]
-    if prod(map(len, tiles)) > MAX_PARTS or not all(isinstance(size, int) for size in sizes):
+    if prod(map(len, tiles)) > MAX_PARTS:
         return False
     strides, dilations = ints_of(node.attrs, "strides", (1,) * n), ints_of(node.attrs, "dilations", (1,) * n)
     pads = ints_of(node.attrs, "pads", (0,) * 2 * n)
-    counts = [int(d) for d in output_sizes(sizes, kernel, strides, pads, dilations) if isinstance(d, int)]
+    counts = output_sizes(to.shape(x)[2:], kernel, strides, pads, dilations)
     padded = _padded(to, x, pads)
     total = ""
     tiling = list(cartesian(*tiles))

@@ -39,6 +39,7 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     Raises UnsupportedError for an op that has neither kernel nor decomposition.
     """
     seen = record if record is not None else []
+    own_casts = {node.origins for _, node in walk_nodes(graph) if node.op == "Cast"}
     graph = widen_narrow(graph)
     graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
         edit, node, profile, seen))
@@ -50,6 +51,8 @@ def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None 
     graph = apply_rule(graph, lambda edit, node: _decompose_for_device(edit, node, profile, anchors, seen))
     graph = eliminate_dead_code(fold_constants(graph))
     for node, why in _refused(graph, profile, anchors):
+        if node.op == "Cast" and node.origins not in own_casts:
+            continue                                       # widening put it there, for the code that runs here
         seen.append(Decision(node.op, node.origins, "host", why.reason, why.field))
         if warn is not None:
             warn(f"{node.label}: {profile.name} does not run it ({why.field}); it is placed on the host CPU, "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Shape
+from meta_infer.ir.shapes import Dim
 from meta_infer.ops.infer import counted_symbols, infer_node
 from meta_infer.ops.opdef import TensorType
 from meta_infer.passes.rewrite import Edit
@@ -92,11 +93,11 @@ class Pieces:
     def dtype(self, name: str) -> DType:
         return self.type(name).dtype
 
-    def sliced(self, x: str, axis: int, start: int, size: int, out: str = "") -> str:
+    def sliced(self, x: str, axis: int, start: int, size: Dim, out: str = "") -> str:
         """`size` elements of one axis from `start` on."""
         return self.sliced_all(x, {axis: (start, size)}, out)
 
-    def sliced_all(self, x: str, cuts: dict[int, tuple[int, int]], out: str = "") -> str:
+    def sliced_all(self, x: str, cuts: Mapping[int, tuple[int, Dim]], out: str = "") -> str:
         """(start, size) by axis; other axes stay whole."""
         shape = self.shape(x)
         starts = tuple(cuts[i][0] if i in cuts else 0 for i in range(len(shape)))
