@@ -44,6 +44,7 @@ from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
 from meta_infer.verify.reference import UnfitInputs, choose_reference
+from meta_infer.verify.samples import sampled_sizes
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,9 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
 
     with trace.step("reference") as figures:
         reference = choose_reference(config.model, imported) if config.verify else None
-        if reference is not None and reference.why:
-            trace.warn(reference.why)
+        if reference is not None:
+            for text in filter(None, (reference.why, sampled_sizes(imported, config.verify_samples))):
+                trace.warn(text)
         try:
             tests = {"random": TestVector(*make_vector(reference, imported, config.seed))} if reference else {}
         except UnfitInputs as error:

@@ -30,7 +30,7 @@ from meta_infer.verify.reference import (
     layer_references,
     layers_in_numpy,
 )
-from meta_infer.verify.samples import random_inputs, shape_points, small_point
+from meta_infer.verify.samples import random_inputs, sample_reach, sampled_sizes, shape_points, small_point
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CompareResult:
     outputs: tuple[TensorComparison, ...]
     layers: tuple[TensorComparison, ...] = ()
     left_out: tuple[str, ...] = ()                  # recorded tensors that no buffer of the package holds
-    note: str = ""                                  # why the reference is not ONNX Runtime
+    note: str = ""                                  # why the reference is not ONNX Runtime, which sizes are left out
 
     @property
     def first_beyond(self) -> TensorComparison | None:
@@ -58,7 +58,8 @@ def make_vector(reference: Reference, graph: Graph, seed: int) -> tuple[dict[str
 def verify_package(package: Path, reference: Reference, graph: Graph, *, samples: int, seed: int, tolerance: float,
                    threads: int | None = None, exact: bool = False,
                    target: str | None = None) -> tuple[TensorComparison, ...]:
-    """Outputs of a package against the reference: `samples` inputs, spread over the range of the dynamic dims.
+    """Outputs of a package against the reference: `samples` inputs, spread over the range of the dynamic dims, or
+    the part of it that verify/samples.py finds small enough.
 
     Samples that the reference does not take are left out; raises UnfitInputs when that is all of them.
     With `exact`, also the distance of both from a float64 run of the imported graph (slow); without it, that run is
@@ -67,7 +68,7 @@ def verify_package(package: Path, reference: Reference, graph: Graph, *, samples
     names, tolerance = names_of(graph, graph.outputs), max(tolerance, rounding_of(graph))
     found: list[TensorComparison] = []
     unfit: UnfitInputs | None = None
-    points = shape_points(graph.input_symbols, samples)
+    points = shape_points(graph.input_symbols, samples, sample_reach(graph))
     with load(package, threads=threads, target=target) as session:
         for i in range(samples):
             dims = points[i % len(points)]
@@ -153,12 +154,13 @@ def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), 
     reference = choose_reference(model, graph)
     outputs = verify_package(package, reference, graph, samples=samples, seed=seed, tolerance=tolerance,
                              threads=threads, target=target)
+    notes = "; ".join(filter(None, (reference.why, sampled_sizes(graph, samples))))
     if not layers:
-        return CompareResult(outputs, note=reference.why)
+        return CompareResult(outputs, note=notes)
     dims = small_point(graph.input_symbols)
     inputs = random_inputs(graph, dims, seed)
     with load(package, threads=threads, target=target) as session:
         inner = session.layers(inputs)
     known = layer_references(model, inputs, list(inner)) if not reference.why else layers_in_numpy(graph, inputs)
     shared = [name for name in inner if name in known]
-    return CompareResult(outputs, compare_layers(shared, inner, known, dims, tolerance), note=reference.why)
+    return CompareResult(outputs, compare_layers(shared, inner, known, dims, tolerance), note=notes)
