@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +150,15 @@ def test_wrong_flags(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_a_shape_narrows_what_is_checked(cli: Cli, tmp_path: Path, chip: Path) -> None:
     text = cli("check", classifier(tmp_path), "--hardware", chip, "--shape", "x=2,3,8,8").out
     assert "[2, 3, 8, 8]" in text and "Ranges nobody gave" not in text
+
+
+def test_ops_of_ones_own_are_known(cli: Cli, tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "custom-ops.md"
+    (text,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "my_ops.py").write_text(text, encoding="utf-8")
+    path = saved(model([node("CumulativeMax", "x", "y", "own", domain="com.example")], (3, 7),
+                       domains={"com.example": 1}), tmp_path)
+    ended = cli("check", path, "--custom", tmp_path / "my_ops.py", "--explain")
+    assert ended.code == 0, ended.out
+    assert "CumulativeMax of the domain com.example is supported: own" in ended.out
+    assert "operators: 1 native" in ended.out

@@ -28,6 +28,9 @@ def check(
         show_default="as the model says")] = None,
     checklist: Annotated[Path | None, typer.Option(
         help="A YAML file with items of your own, see docs/checklist.md.", metavar="FILE", show_default=False)] = None,
+    custom: Annotated[list[Path] | None, typer.Option(
+        help="A Python file with ops of your own, see docs/custom-ops.md. Repeatable.", metavar="FILE",
+        show_default=False)] = None,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Also print what becomes of each operator: native, decomposed, on the host.")] = False,
     suite: Annotated[bool, typer.Option(
@@ -58,7 +61,10 @@ def check(
                          hint="meta-infer check model.onnx --hardware edge_npu_v2")
     if model is not None:
         from meta_infer.cli.check_model import check_model
+        from meta_infer.custom import load_custom_ops
 
+        for file in custom or []:
+            load_custom_ops(file)
         if not check_model(model, hardware, shape or [], checklist, explain, as_json):
             raise typer.Exit(BLOCKED)
         return
