@@ -18,15 +18,45 @@ from meta_infer.support.errors import InputError, ModelError
 
 
 def reference_session(model: Path, threads: int = 1) -> ort.InferenceSession:
-    """ONNX Runtime on the file, CPU only. Raises ModelError with its message when it refuses the model."""
+    """ONNX Runtime on the file, CPU only; on a copy without repeated node names, which it refuses, where there are any.
+
+    Raises ModelError with its message when it refuses the model.
+    """
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
     try:
-        return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        try:
+            return ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except Exception:  # noqa: BLE001 - as below
+            proto = onnx.load(str(model), load_external_data=False)
+            if not drop_repeated_names(proto.graph):
+                raise
+            options.add_session_config_entry(_FOLDER_OF_WEIGHTS, str(model.resolve().parent))
+            return ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - its many exception types have no common base
         raise ModelError(f"ONNX Runtime cannot run it: {error}", what=f"file {model}",
                          hint="build with --no-verify to skip the comparison") from error
+
+
+_FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
+
+
+def drop_repeated_names(graph: onnx.GraphProto) -> bool:
+    """Take the names of nodes that an earlier node of the same graph has, regions included; whether there were any.
+
+    Names of nodes mean nothing to ONNX, and many exporters leave them out or repeat them.
+    """
+    seen: set[str] = set()
+    found = False
+    for node in graph.node:
+        if node.name in seen:
+            node.name, found = "", True
+        seen.update({node.name} - {""})
+        for attribute in node.attribute:
+            for region in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+                found = drop_repeated_names(region) or found
+    return found
 
 
 def run_reference(session: ort.InferenceSession, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -53,6 +83,7 @@ def _typed(array: np.ndarray, kind: str) -> np.ndarray:
 def layer_references(model: Path, inputs: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
     """ONNX Runtime's values of inner tensors `names` (those it can give), by name, optimisations off."""
     proto = onnx.load(str(model))
+    drop_repeated_names(proto.graph)
     made = {out for node in proto.graph.node for out in node.output}
     have = {o.name for o in proto.graph.output}
     wanted = [n for n in names if n in made]
