@@ -208,8 +208,8 @@ def tame(array: np.ndarray) -> bool:
     return array.dtype.kind == "b" or bool(np.isfinite(array).all() and np.abs(array).max(initial=0) <= LARGEST)
 
 
-def random_case(seed: int, ops: Sequence[Callable[[Scope], object]], most_nodes: int = 30) -> Case:
-    """The model of a seed, of about `most_nodes` nodes at most."""
+def random_case(seed: int, ops: Sequence[Callable[[Scope], object]], most_nodes: int = 30, opset: int = 0) -> Case:
+    """The model of a seed, of about `most_nodes` nodes at most; `opset` 0 draws that as well."""
     rng = Random(seed)
     drawn = np.random.default_rng(seed)
     if rng.random() < 0.4:
@@ -220,7 +220,7 @@ def random_case(seed: int, ops: Sequence[Callable[[Scope], object]], most_nodes:
     points = len(sizes["n"])
     if rng.random() < 0.6:                       # few kinds of ops meet more often than many
         ops = rng.choices(ops, k=rng.randint(4, 12))
-    scope = Scope(rng, rng.choice(OPSETS), points, ops)
+    scope = Scope(rng, rng.choice(OPSETS) if opset == 0 else opset, points, ops)
     for _ in range(rng.randint(1, 3)):
         _input(scope, drawn, sizes)
     scope.grow(min(most_nodes, rng.choice((rng.randint(2, 8), rng.randint(6, 16), rng.randint(12, 30)))))

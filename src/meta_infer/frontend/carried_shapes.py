@@ -144,9 +144,9 @@ class CarriedShapes:
         low, high = bounds(self._start(group.leader))
         if group.falls:
             low = 0
-        if group.most > 0:
+        if group.most > 0:                               # one pass at least, also where none is made: it has a body
             known = group.most < UNBOUNDED and self._most < UNBOUNDED
-            high = min(high + group.most * self._most, UNBOUNDED) if known else UNBOUNDED
+            high = min(high + group.most * max(self._most, 1), UNBOUNDED) if known else UNBOUNDED
         return low, high
 
     def _holds(self, group: _Group, found: dict[_Key, Dim]) -> bool:

@@ -80,6 +80,7 @@ from meta_infer.ops import (
     softmax,
     storage,
     tf_idf,
+    thresholded_relu,
     top_k,
     transpose,
     tree_ensemble,
@@ -176,6 +177,7 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *ml_features.IMPORTS,
     *ml_linear.IMPORTS,
     *tf_idf.IMPORTS,
+    *thresholded_relu.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
 

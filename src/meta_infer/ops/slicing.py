@@ -10,7 +10,7 @@ from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import UNBOUNDED, Dim, bounds, ceildiv, dim_max, dim_min
 from meta_infer.ops.attrs import Attrs, dims_of, ints_of
 from meta_infer.ops.bind_dims import bind_dims
-from meta_infer.ops.broadcast import same_dim, text
+from meta_infer.ops.broadcast import check_may_equal, is_found, same_dim, text
 from meta_infer.ops.elementwise import floats, ints
 from meta_infer.ops.importing import (
     attr_int,
@@ -165,8 +165,12 @@ def _placed(found: Sequence[Dim], axes: Sequence[int], default: Sequence[Dim]) -
     return tuple(full)
 
 
-def _split(node: OnnxNode, shape: Shape, given: tuple[Dim, ...] | None, uneven: bool) -> Iterable[Node]:
-    """One Slice per output. Without sizes the parts are equal; since opset 18 the last may be smaller."""
+def _split(node: OnnxNode, ctx: ImportContext, given: tuple[Dim, ...] | None, uneven: bool) -> Iterable[Node]:
+    """One Slice per output. Without sizes the parts are equal; since opset 18 the last may be smaller.
+
+    Sizes given for an axis whose own size data tells are compared with it while running.
+    """
+    shape, x = shape_of(node, ctx), node.inputs[0]
     axis = axis_in(node, attr_int(node, "axis"), len(shape))
     count = attr_int(node, "num_outputs", len(node.outputs))
     if not shape or count < 1:
@@ -179,19 +183,25 @@ def _split(node: OnnxNode, shape: Shape, given: tuple[Dim, ...] | None, uneven: 
         given = (*(part,) * (count - 1), size - part * (count - 1))
     if len(given) < len(node.outputs):
         raise ShapeError(f"{len(given)} sizes for {len(node.outputs)} outputs")
-    same_dim(size, sum(given[1:], given[0]))
+    total = sum(given[1:], given[0])
+    if total != size and is_found(size, total):
+        check_may_equal(size, total)
+        x = ctx.fresh(f"{x}/settled")
+        yield core_node(node, "AssertShape", node.inputs[:1], (x,), shape=(*shape[:axis], total, *shape[axis + 1:]))
+    else:
+        same_dim(size, total)
     at: Dim = 0
     for name, part in zip(node.outputs, given, strict=False):
         starts: tuple[Dim, ...] = tuple(at if i == axis else 0 for i in range(len(shape)))
         sizes = tuple(part if i == axis else d for i, d in enumerate(shape))
         if name:
-            yield core_node(node, "Slice", node.inputs[:1], (name,), starts=starts, sizes=sizes,
+            yield core_node(node, "Slice", (x,), (name,), starts=starts, sizes=sizes,
                             steps=(1,) * len(shape))
         at = at + part
 
 
 def _import_split_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    return _split(node, shape_of(node, ctx), attr_ints(node, "split") or None, uneven=False)
+    return _split(node, ctx, attr_ints(node, "split") or None, uneven=False)
 
 
 def _import_split_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
@@ -199,7 +209,7 @@ def _import_split_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     if present(node, 1) and not is_known(ctx, node.inputs[1]):
         return _split_by_data(node, ctx)
     given = dims_input(node, ctx, 1, "split") if present(node, 1) else None
-    return _split(node, shape_of(node, ctx), given, uneven=node.version >= 18)
+    return _split(node, ctx, given, uneven=node.version >= 18)
 
 
 def _split_by_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:

@@ -1,0 +1,24 @@
+"""ThresholdedRelu: elements above alpha, 0 elsewhere. ONNX gives it a function body from opset 18 on only.
+
+    %y = ThresholdedRelu(%x) {alpha = 1.0}  ->  %y = Where(Greater(%x, alpha), %x, 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from meta_infer.ir.graph import Node
+from meta_infer.ops.importing import attr_float
+from meta_infer.ops.node_builder import NodeBuilder
+from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode
+
+
+def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
+    build, x = NodeBuilder.importing(node, ctx), node.inputs[0]
+    dtype = ctx.type_of(x).dtype
+    above = build.emit("Greater", x, build.scalar(attr_float(node, "alpha", 1.0), dtype, "alpha"))
+    build.emit("Where", above, x, build.scalar(0, dtype, "zero"), out=node.outputs[0])
+    return build.nodes
+
+
+IMPORTS: tuple[OnnxImport, ...] = (OnnxImport("ThresholdedRelu", 10, convert=_import),)
