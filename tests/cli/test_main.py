@@ -16,7 +16,7 @@ from tests.cli.conftest import Cli
 
 COMMANDS = (["build"], ["run"], ["bench"], ["compare"], ["inspect"], ["demo"], ["version"], ["hardware", "list"],
             ["hardware", "show"], ["hardware", "probe"])
-COMMAND_LINE = [sys.executable, "-m", "meta_infer.cli.main"]
+COMMAND_LINE = [sys.executable, "-m", "meta_infer.cli.entry"]
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 
 
@@ -102,6 +102,34 @@ def test_ctrl_c_while_working(package: Path) -> None:
     finally:
         child.kill()
     assert (child.returncode, out) == (130, "") and err.strip() == "interrupted"
+
+
+BEGIN = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = ["meta-infer", "version"]
+from meta_infer.cli.entry import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "meta_infer.cli.build", "rich.console", "meta_infer.cli.version"])
+def test_ctrl_c_while_modules_are_imported(module: str) -> None:
+    """No traceback, in whichever import it falls."""
+    ended = subprocess.run([sys.executable, "-c", BEGIN.format(module=module)], capture_output=True, text=True,
+                           preexec_fn=_hear_ctrl_c, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted\n")
+
+
+def test_who_ignores_ctrl_c_goes_on_ignoring_it() -> None:
+    """A command in the background of a script, say."""
+    ended = subprocess.run([sys.executable, "-c", BEGIN.format(module="typer")], capture_output=True, text=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN), check=False)
+    assert ended.returncode == 0 and "interrupted" not in ended.stderr
 
 
 def test_a_reader_that_leaves_causes_no_noise(package: Path) -> None:

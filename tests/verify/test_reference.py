@@ -35,8 +35,9 @@ def test_repeated_node_names(external: bool, tmp_path: Path) -> None:
     """ONNX Runtime refuses them, in regions as well; names mean nothing, so that it computes the model without them."""
     name = "twice"
     branches = {key: helper.make_graph([helper.make_node(op, ["b"], [f"m_{key}"], name=name),
-                                        helper.make_node("Relu", [f"m_{key}"], [key], name=name)], key, [],
-                                       [info(key, 300)]) for key, op in (("then_branch", "Neg"), ("else_branch", "Abs"))}
+                                        helper.make_node("Relu", [f"m_{key}"], [key], name=name)],
+                                       key, [], [info(key, 300)])
+                for key, op in (("then_branch", "Neg"), ("else_branch", "Abs"))}
     nodes = [helper.make_node("Add", ["x", "w"], ["a"], name=name), helper.make_node("Abs", ["a"], ["b"], name=name),
              helper.make_node("If", ["c"], ["y"], name="once", **branches)]
     weight = np.arange(300, dtype=np.float32)

@@ -15,6 +15,7 @@ from meta_infer.cli.build import build
 from meta_infer.cli.check import check
 from meta_infer.cli.compare import compare
 from meta_infer.cli.demo import demo
+from meta_infer.cli.entry import INTERRUPTED
 from meta_infer.cli.hardware import hardware
 from meta_infer.cli.inspect import inspect
 from meta_infer.cli.run import run
@@ -23,7 +24,6 @@ from meta_infer.cli.version import version_command
 from meta_infer.support.errors import InternalError, MetaInferError
 from meta_infer.support.switches import read_switches
 
-INTERRUPTED = 130
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 app = typer.Typer(
