@@ -12,6 +12,16 @@ FOUND: dict[str, tuple[int, str]] = {
         }"""),
     "ThresholdedRelu before its function body": (11, """
         (float[2,30] x) => (y) { y = ThresholdedRelu <alpha = 0.5> (x) }"""),
+    "Celu of a scalar": (17, """
+        (float x) => (y) { y = Celu <alpha = 0.5> (x) }"""),
+    "Unique of which only a size is read": (17, """
+        (int64[7] x) => (b, size) { a, b, c, d = Unique (x) size = Shape (c) }"""),
+    "Unique that a branch reads for nothing": (17, """
+        (int64[4] x, bool[1] c) => (a, y) {
+            a, firsts, inverse, counts = Unique (x)
+            y = If (c) <then_branch = t () => (float p) { q = Unique (counts) p = Constant <value_float = 1.0> () },
+                        else_branch = e () => (float r) { r = Constant <value_float = 2.0> () }>
+        }"""),
     "Split of a size that data tells": (18, """
         (float[6,3] x) => (a, b) <int64[2] parts = {4, 14}> {
             kept = Abs (x)

@@ -39,7 +39,7 @@ from meta_infer.support.errors import MetaInferError, ModelError, UnsupportedErr
 from meta_infer.verify.reference import float64_reference, reference_session, run_reference
 
 from .random_graphs import OPTIONS, Case, declared, random_case, region_reads
-from .random_rare import ALL
+from .random_wide import EVERYTHING
 
 TOLERANCE = 1e-4
 """Largest |difference| / max(1, max|reference|), unless ONNX Runtime's own error in float64 terms is larger."""
@@ -244,7 +244,7 @@ def save(case: Case, path: Path) -> None:
 def one_seed(seed: int, keep: Path | None, reduce_it: bool = True, check: Check = check) -> Verdict:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        case = random_case(seed, ALL)
+        case = random_case(seed, EVERYTHING)
         verdict = check(case, folder)
         print(f"{seed} {verdict.kind} {verdict.detail}", flush=True)
         if verdict.failed and reduce_it:

@@ -163,7 +163,8 @@ def draw(seeds: Iterable[int], most_nodes: int = MOST_NODES) -> dict[int, Case]:
     return {seed: random_case(seed, EVERYTHING, most_nodes, opset) for seed in seeds}
 
 
-def run(first: int, count: int, together: int, minutes: float, keep: Path | None) -> collections.Counter[str]:
+def run(first: int, count: int, together: int, minutes: float, keep: Path | None,
+        most_nodes: int = MOST_NODES) -> collections.Counter[str]:
     """Check the seeds, printing what fails, reduced. The counter of verdicts."""
     end, counts = time.monotonic() + minutes * 60, collections.Counter[str]()
     api.load_profile = load_profile                      # type: ignore[attr-defined]
@@ -173,7 +174,7 @@ def run(first: int, count: int, together: int, minutes: float, keep: Path | None
             if time.monotonic() > end:
                 break
             begin = time.monotonic()
-            cases = draw(seeds)
+            cases = draw(seeds, most_nodes)
             drawn = time.monotonic() - begin
             for seed, verdict in check_many(cases, folder):
                 counts[verdict.kind] += 1
@@ -197,10 +198,11 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--together", type=int, default=50)
+    parser.add_argument("--nodes", type=int, default=MOST_NODES, help="of one graph at most")
     parser.add_argument("--minutes", type=float, default=1e9)
     parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
-    counts = run(args.first, args.count, args.together, args.minutes, args.keep)
+    counts = run(args.first, args.count, args.together, args.minutes, args.keep, args.nodes)
     print(dict(counts))
     return int(any(counts[kind] for kind in counts if kind not in ("ok", "refused", "doubtful")))
 

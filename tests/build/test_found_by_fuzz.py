@@ -21,7 +21,7 @@ def test_package_equals_onnx_runtime(name: str, tmp_path: Path) -> None:
     for info in model.graph.input:
         kind = info.type.tensor_type
         shape = [dim.dim_value for dim in kind.shape.dim]
-        drawn = random.standard_normal(shape) * 3
+        drawn = np.asarray(random.standard_normal(shape) * 3)
         inputs[info.name] = [drawn.astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))]
     verdict = check(Case(model, inputs, inputs), tmp_path)
     assert verdict.kind == "ok", verdict.detail

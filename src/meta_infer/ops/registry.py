@@ -6,6 +6,7 @@ from functools import cache
 
 from meta_infer.ops import (
     activation,
+    activation_forms,
     arg_max,
     assert_shape,
     attention,
@@ -80,7 +81,6 @@ from meta_infer.ops import (
     softmax,
     storage,
     tf_idf,
-    thresholded_relu,
     top_k,
     transpose,
     tree_ensemble,
@@ -177,7 +177,7 @@ COMBINATIONS: tuple[OnnxImport, ...] = (
     *ml_features.IMPORTS,
     *ml_linear.IMPORTS,
     *tf_idf.IMPORTS,
-    *thresholded_relu.IMPORTS,
+    *activation_forms.IMPORTS,
 )
 """ONNX ops, and ops of other vendors, that import to several core ops and have none of their own."""
 

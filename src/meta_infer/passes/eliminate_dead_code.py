@@ -14,7 +14,7 @@ from dataclasses import replace
 from meta_infer.ir.graph import Graph, Node
 from meta_infer.passes.rewrite import Edit, edit_graphs
 
-OPTIONAL_OUTPUTS = frozenset({"LSTM", "GRU", "RNN"})
+OPTIONAL_OUTPUTS = frozenset({"GRU", "LSTM", "MaxPool", "RNN", "TopK", "Unique"})
 """Ops whose every output may be absent."""
 
 
