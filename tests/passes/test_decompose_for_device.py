@@ -119,7 +119,7 @@ def test_grouped_convolutions_become_one_per_group(group: int, made: int, taken:
     after = check(graph, arrays, without(words=["grouped_conv2d", "depthwise_conv2d"]), "ConvTranspose")
     assert [n.op for n in after.nodes].count("Conv") == group and all(
         n.attrs["group"] == 1 for n in after.nodes if n.op == "Conv")
-    assert "Slice" in {n.op for n in after.nodes} and not any(
+    assert {n.op for n in after.nodes} == {"Slice", "Conv", "Concat"} and not any(
         name in after.constants for n in after.nodes if n.op == "Slice" for name in n.inputs)
 
 
@@ -271,3 +271,18 @@ def test_casts_of_widening_are_not_the_devices() -> None:
     legalize(graph_of("Softmax", x, {"axis": 1}), without(words=["cast", "elementwise_cast"]), warnings.append,
              record=record)
     assert record == [] and warnings == []
+
+
+def test_operands_that_are_constants_are_computed_at_build() -> None:
+    """Reciprocal of a constant is neither run nor decomposed in its turn."""
+    x, c = np.linspace(-3, 3, 7), np.array(4.0)
+    device = replace(load_profile("edge_npu_v2"), supported_ops=frozenset({"mul"}))
+    after = check(graph_of("Div", (x, c), {}, (1,)), (x, c), device, "Div")
+    assert [n.op for n in after.nodes] == ["Mul"] and 0.25 in [float(a) for a in after.constants.values()]
+
+
+def test_a_node_of_constants_alone_becomes_one() -> None:
+    """What fold_constants leaves because it would grow."""
+    x = np.zeros((1, 9))
+    after = legalize(graph_of("Sigmoid", (x,), {}, (0,)), without("Sigmoid"))
+    assert after.nodes == () and after.constants["y0"].tolist() == [[0.5] * 9]

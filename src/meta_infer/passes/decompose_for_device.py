@@ -72,7 +72,7 @@ class Trial:
     def _expand_all(self, to: Pieces, used: frozenset[Decomposition]) -> list[Node] | Refusal:
         nodes: list[Node] = []
         for piece in to.nodes:
-            if all(self.scope.is_constant(name) for name in piece.inputs if name):
+            if self.scope.folds(piece):
                 self.scope.folded.update(piece.outputs)
                 nodes.append(piece)
                 continue
@@ -99,12 +99,17 @@ def decompose_for_device(edit: Edit, node: Node, profile: Profile, has_kernel: C
     found = Trial(profile, scope, has_kernel).expand(node)
     if isinstance(found, Refusal) or found == [node]:
         return found
-    read = {name for piece in found for name in piece.inputs}
-    for name, array in scope.constants.items():
-        if name in read:
-            edit.declare(name, scope.types[name].dtype, array.shape)
-            edit.define(name, array)
     edit.remove([node])
     for piece in found:
+        if scope.folded.issuperset(piece.outputs):
+            scope.compute(piece)
+    pieces = [piece for piece in found if not scope.folded.issuperset(piece.outputs)]
+    read = {name for piece in pieces for name in piece.inputs} | set(node.outputs)
+    for name, array in scope.constants.items():
+        if name in read:
+            if name not in node.outputs:                   # those have their type and provenance
+                edit.declare(name, scope.types[name].dtype, array.shape)
+            edit.define(name, array)
+    for piece in pieces:
         edit.insert(piece)
-    return [piece for piece in found if not scope.folded.issuperset(piece.outputs)]
+    return pieces

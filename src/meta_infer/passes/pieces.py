@@ -7,12 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node, Shape
-from meta_infer.ir.shapes import Dim
+from meta_infer.ir.graph import Attr, Node, Shape, attr_symbols
+from meta_infer.ir.shapes import Dim, product, upper
 from meta_infer.ops.infer import counted_symbols, infer_node
 from meta_infer.ops.opdef import TensorType
+from meta_infer.ops.registry import op_named
+from meta_infer.ops.run_reference import run_reference
+from meta_infer.passes.fold_constants import GROWTH, GROWTH_BYTES
 from meta_infer.passes.rewrite import Edit
-from meta_infer.support.dtypes import DType, dtype_of
+from meta_infer.support.dtypes import FLOAT32, DType, dtype_of
+
+
+def _bytes(type: TensorType) -> int:
+    return type.dtype.nbytes(upper(product(type.shape)))
 
 
 class Scope:
@@ -22,7 +29,7 @@ class Scope:
         self._edit = edit
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, np.ndarray] = {}
-        self.folded: set[str] = set()                      # results of constants alone: the build computes them
+        self.folded: set[str] = set()                      # results that the build computes, see `folds`
 
     def type(self, name: str) -> TensorType:
         if name in self.types:
@@ -38,6 +45,28 @@ class Scope:
 
     def fresh(self, hint: str) -> str:
         return self._edit.fresh(hint)
+
+    def folds(self, node: Node) -> bool:
+        """Whether the build computes `node`: from constants alone, of known sizes, and without much growth."""
+        types = [self.type(name) for name in node.outputs if name]
+        if not node.reads or not all(map(self.is_constant, node.reads)) or node.regions:
+            return False
+        if any(map(attr_symbols, node.attrs.values())):
+            return False
+        if not all(isinstance(dim, int) for type in types for dim in type.shape):
+            return False
+        given = sum(_bytes(self.type(name)) for name in node.reads)
+        return sum(map(_bytes, types)) <= max(GROWTH * given, GROWTH_BYTES)
+
+    def compute(self, node: Node) -> None:
+        """Make constants of what `node`, which folds, computes."""
+        arrays = [self.constant(name) if name else None for name in node.inputs]
+        types = [self.type(name).dtype if name else FLOAT32 for name in node.outputs]
+        with np.errstate(all="ignore"):
+            results = run_reference(op_named(node.op), node.attrs, arrays, types)
+        for name, array in zip(node.outputs, results, strict=False):
+            if name:
+                self.constants[name] = np.ascontiguousarray(array).reshape(np.shape(array))
 
     def infer(self, node: Node) -> None:
         """Note the types of what `node` makes."""
