@@ -65,7 +65,7 @@ def test_decomposition_computes_the_same(op: OpDef) -> None:
     assert done > 2
 
 
-@pytest.mark.parametrize("name", ["Trilu", "BatchNormalization", "ReduceLogSumExp", "ReduceL2"])
+@pytest.mark.parametrize("name", ["BatchNormalization", "ReduceLogSumExp", "ReduceL2"])
 def test_decomposition_of_dynamic_sizes(name: str) -> None:
     """Every dim of the first input becomes a symbol; channels of the normalisation stay fixed."""
     op, done = op_named(name), 0
@@ -86,11 +86,7 @@ def test_decomposition_of_dynamic_sizes(name: str) -> None:
     assert done > 2
 
 
-def test_a_huge_constant_is_refused() -> None:
-    x = np.zeros((3, 3), np.float32)
-    big = Symbol("n", 1, 1 << 20).dim
-    assert decomposed(op_named("Trilu"), Sample((x,), {"upper": True, "k": 0}), {0: (big, big)}) is None
-    log_sum = op_named("ReduceLogSumExp")
+def test_log_sum_exp_of_nothing_but_minus_infinity() -> None:
     rows = np.full((2, 3), -np.inf, np.float32)
-    graph = decomposed(log_sum, Sample((rows,), {"axes": (1,), "keepdims": True}))
+    graph = decomposed(op_named("ReduceLogSumExp"), Sample((rows,), {"axes": (1,), "keepdims": True}))
     assert graph is not None and np.isneginf(execute_graph(graph, {"in0": rows})["out"]).all()

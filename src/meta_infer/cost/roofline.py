@@ -10,7 +10,7 @@ from __future__ import annotations
 from meta_infer.cost.features import group_bytes, group_flops
 from meta_infer.hardware.profile import PRECISIONS, Profile
 from meta_infer.ir.group import Plan
-from meta_infer.ir.shapes import upper
+from meta_infer.ir.shapes import usual_upper
 
 
 def estimate_precision(profile: Profile, wanted: str) -> str:
@@ -29,7 +29,7 @@ def plan_seconds(plan: Plan, profile: Profile, precision: str) -> float | None:
         return None
     total = 0.0
     for planned in plan.groups:
-        compute = upper(group_flops(planned.group)) / (2 * peak) if peak else 0.0
-        moved = upper(group_bytes(planned.group)) * dtype.bits / 32     # groups are float32 so far
+        compute = usual_upper(group_flops(planned.group)) / (2 * peak) if peak else 0.0
+        moved = usual_upper(group_bytes(planned.group)) * dtype.bits / 32     # groups are float32 so far
         total += max(compute, moved / profile.bandwidth if profile.bandwidth else 0.0)
     return total + sum(plan_seconds(region, profile, precision) or 0.0 for region in plan.regions.values())

@@ -10,14 +10,15 @@ are tried in this order, and the first one that gets import further is kept:
 4. one fixed size: the numbers of the failing node, then the usual ones (height 48 of text lines, 224 of images...).
 
 Those that make differing dims of the node's operands equal go first, so that few are imported in vain. What turns out
-not to have been needed is widened again. A range so found holds for every size in it: import proves shapes for whole
-ranges.
+not to have been needed is widened again; and an end that only this page set is where memory is planned up to: larger
+sizes run as well, in memory obtained while they do. A range so found holds for every size in it: import proves shapes
+for whole ranges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Generic, TypeVar
 
@@ -41,6 +42,9 @@ _LOWEST = (2, 4, 8, 16, 32)
 _MOST_NUMBERS = 8
 # The search gives up after so many imports, or, but for the first few, once they have gone through so many nodes.
 _MOST_TRIES, _FIRST_TRIES, _MOST_NODES = 120, 12, 20_000
+
+_ENDLESS = 1 << 20
+"""End of a range that the model does not end: a size nobody has reached yet."""
 
 Choice = Mapping[str, DimSpec]
 
@@ -104,7 +108,23 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
             result, choice = attempt(wider), wider
         except (ShapeMismatch, MetaInferError):
             continue
-    return Found(result, choice, tuple(k for k in choice if choice[k] != usual[k]))
+    narrowed = tuple(k for k in choice if choice[k] != usual[k])
+    return Found(*_without_end(result, choice, attempt), narrowed)
+
+
+def _without_end(result: Result, choice: Choice, attempt: Callable[[Choice], Result]) -> tuple[Result, Choice]:
+    """Ranges that go on as far as the model allows: their ends become the sizes that memory is planned for."""
+    ranges = {key: spec for key, spec in choice.items() if isinstance(spec, DimRange)}
+    longer = {key: replace(spec, hi=spec.lo + (_ENDLESS - spec.lo) // spec.step * spec.step, usual=spec.hi)
+              for key, spec in ranges.items()}
+    for change in (longer, *({key: spec} for key, spec in longer.items())) if longer else ():
+        try:
+            result, choice = attempt({**choice, **change}), {**choice, **change}
+        except (ShapeMismatch, MetaInferError):
+            continue
+        if change is longer:
+            break
+    return result, choice
 
 
 def _reaches(choice: Choice, attempt: Callable[[Choice], object]) -> float:

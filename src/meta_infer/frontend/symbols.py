@@ -21,14 +21,15 @@ _MAX_DIM = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class DimRange:
-    """Sizes `lo, lo + step, ..., hi`, both ends included."""
+    """Sizes `lo, lo + step, ..., hi`, both ends included. Memory is planned for sizes up to `usual` (0: all)."""
 
     lo: int
     hi: int
     step: int = 1
+    usual: int = 0
 
     def __str__(self) -> str:
-        return f"{self.lo}..{self.hi}" + (f":{self.step}" if self.step != 1 else "")
+        return f"{self.lo}..{self.usual or self.hi}" + (f":{self.step}" if self.step != 1 else "")
 
 
 DimSpec = int | DimRange | None
@@ -102,7 +103,7 @@ class _Axis:
 
 def _sized(symbol: str, spec: DimSpec) -> Dim:
     assert spec is not None
-    return Symbol(symbol, spec.lo, spec.hi, spec.step).dim if isinstance(spec, DimRange) else spec
+    return Symbol(symbol, spec.lo, spec.hi, spec.step, usual=spec.usual).dim if isinstance(spec, DimRange) else spec
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,9 @@ class InputDims:
             blanks = ",".join("LO..HI" if axis in new else "?" for axis in row)
             limited = [f"axis {axis.axis}" for axis in new if axis.key in narrowed]
             why = f" ({', '.join(limited)}: what the model was found to accept)" if limited else ""
-            lines.append(f"input {name!r}: no range given, taking {name}={taken}{why}; set it with "
+            endless = [f"axis {axis.axis}" for axis in new if getattr(chosen[axis.key], "usual", 0)]
+            beyond = f"; more of {' and '.join(endless)} runs too, in memory obtained then" if endless else ""
+            lines.append(f"input {name!r}: no range given, taking {name}={taken}{why}{beyond}; set it with "
                          f"--shape {name}={blanks}")
         return lines
 

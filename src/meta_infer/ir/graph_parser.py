@@ -73,8 +73,9 @@ class _Parser:
                 name, step = tokens[i + 1].text, int(tokens[i + 5].text)
                 lo, hi = (int(part) for part in tokens[i + 3].text[1:-1].split(","))
                 self._at = i + 6
+                usual = int(self.take()) if self.take_if("usually") else 0
                 maker = self.ref() if self.take_if("from") else ""
-                self._symbols[name] = Symbol(name, lo, hi, step, maker)
+                self._symbols[name] = Symbol(name, lo, hi, step, maker, usual)
         self._at = 0
 
     # --- tokens -------------------------------------------------------------------------------------------
@@ -156,6 +157,8 @@ class _Parser:
         while not self.take_if("}"):
             if self.take_if("symbol"):
                 for _ in range(5):                             # NAME in [lo, hi] step N, read above
+                    self.take()
+                if self.take_if("usually"):
                     self.take()
                 if self.take_if("from"):
                     self.ref()

@@ -39,7 +39,8 @@ def print_graph(graph: Graph) -> str:
     found = {symbol.name: symbol for symbol in symbols_used(graph)}
     for name in sorted(found):
         symbol = found[name]
-        made = f" from %{word(symbol.maker)}" if symbol.maker else ""
+        made = f" usually {symbol.usual}" if symbol.usual else ""
+        made += f" from %{word(symbol.maker)}" if symbol.maker else ""
         lines.append(f"  symbol {name} in [{symbol.lo}, {symbol.hi}] step {symbol.step}{made}")
     lines += [f"  {line}" for line in _body(graph)]
     return "\n".join([*lines, "}", ""])

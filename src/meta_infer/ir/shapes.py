@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 UNBOUNDED = (1 << 31) - 1
@@ -23,8 +23,9 @@ multiplies; while running such dims saturate at 2^56, and a symbol beyond this v
 class Symbol:
     """A named dimension that takes values `lo, lo + step, ..., hi` (inclusive).
 
-    `maker` is the value of the graph whose computation tells the size while running, '' when an input's shape does.
-    Two symbols are equal whatever value makes them known.
+    `usual` is the end of the sizes that memory is planned for, 0 when that is `hi`: larger ones are right as well, and
+    their tensors get memory while the model runs. `maker` is the value of the graph whose computation tells the size
+    while running, '' when an input's shape does. Two symbols are equal whatever these say.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Symbol:
     hi: int = 1 << 20
     step: int = 1
     maker: str = field(default="", compare=False)
+    usual: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return self.name
@@ -343,6 +345,12 @@ def _less_remainder(dim: Expr, low: int, high: int) -> tuple[int, int]:
 def upper(dim: Dim) -> int:
     """The largest value `dim` can take, as far as interval arithmetic knows."""
     return bounds(dim)[1]
+
+
+def usual_upper(dim: Dim) -> int:
+    """The largest value `dim` takes at the sizes that memory is planned for."""
+    narrow = {s.name: replace(s, hi=s.usual, usual=0).dim for s in symbols_of(dim) if s.usual}
+    return upper(substitute(dim, narrow)) if narrow else upper(dim)
 
 
 def symbols_of(dim: Dim) -> set[Symbol]:

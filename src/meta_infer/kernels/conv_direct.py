@@ -20,7 +20,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Expr, maximum, minimum
-from meta_infer.ir.shapes import bounds, ceildiv
+from meta_infer.ir.shapes import ceildiv, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut, l1_bytes, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
@@ -114,10 +114,10 @@ class DirectConv:
 
 def plan_direct(conv: ConvShape, block: int, in_block: int, profile: Profile) -> DirectConv:
     """Tiles, chunks and passes for a convolution of static width."""
-    height, width = (bounds(d)[1] for d in conv.out_spatial)
+    height, width = (usual_upper(d) for d in conv.out_spatial)
     out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, in_block)
     tiles = choose_tiles(out_blocks, width, profile)
-    in_row = in_blocks * in_block * bounds(conv.in_spatial[1])[1] * 4
+    in_row = in_blocks * in_block * usual_upper(conv.in_spatial[1]) * 4
     per_block = in_blocks * in_block * conv.taps * block * 4
     images = conv.y.shape[0] if isinstance(conv.y.shape[0], int) else 1
     work = Work(images, len(tiles.sizes), height, 1, in_row * conv.strides[0],

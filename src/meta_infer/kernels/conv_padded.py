@@ -18,7 +18,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
-from meta_infer.ir.shapes import bounds, ceildiv, divisible
+from meta_infer.ir.shapes import ceildiv, divisible, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
@@ -80,7 +80,7 @@ def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) ->
     out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, in_block)
     tiles = choose_tiles(out_blocks, None, profile)
     step = max(run.columns for run in tiles.runs)
-    height, width = (bounds(d)[1] for d in conv.out_spatial)
+    height, width = (usual_upper(d) for d in conv.out_spatial)
     wide = -(-width // step)
     channels = in_blocks * in_block
     per_column = channels * ((conv.kernel[0] - 1) * conv.dilations[0] + 1) * conv.strides[1] * 4

@@ -20,7 +20,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, const, minimum
-from meta_infer.ir.shapes import Dim, bounds, ceildiv, product
+from meta_infer.ir.shapes import Dim, ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
@@ -85,7 +85,7 @@ class PointwiseConv:
 def plan_pointwise(conv: ConvShape, block: int, profile: Profile) -> PointwiseConv:
     """Tiles and chunks; the image is one chunk per group of tiles where it is small."""
     positions = product(conv.out_spatial)
-    most = bounds(positions)[1]
+    most = usual_upper(positions)
     width = positions if isinstance(positions, int) and positions < 64 else None
     out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, block)
     tiles = choose_tiles(out_blocks, width, profile)

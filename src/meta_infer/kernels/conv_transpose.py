@@ -16,7 +16,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Expr, minimum
-from meta_infer.ir.shapes import bounds, ceildiv
+from meta_infer.ir.shapes import ceildiv, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_bias, pack_weights
@@ -61,7 +61,7 @@ def _pack(weight: np.ndarray, tiles: OutTiles, block: int) -> np.ndarray:
 
 def _plan(conv: ConvShape, block: int, profile: Profile) -> tuple[OutTiles, Cut]:
     out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, block)
-    height, width = (bounds(d)[1] for d in conv.in_spatial)
+    height, width = (usual_upper(d) for d in conv.in_spatial)
     tiles = choose_tiles(out_blocks, None, profile)
     images = conv.y.shape[0] if isinstance(conv.y.shape[0], int) else 1
     weights = in_blocks * out_blocks * block * block * conv.taps

@@ -15,7 +15,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, reduce
-from meta_infer.ir.shapes import Dim, bounds, product
+from meta_infer.ir.shapes import Dim, product, usual_upper
 from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
 from meta_infer.kernels.fold import identity
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
@@ -67,7 +67,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     buffers = bind(b, group)
     channels: Dim = blocks(x.shape[1], block) if block > 1 else x.shape[1]
     size = product(x.shape[2:])
-    with plane_chunks(b, product((x.shape[0], channels)), 1, bounds(size)[1]) as (plane, _, _):
+    with plane_chunks(b, product((x.shape[0], channels)), 1, usual_upper(size)) as (plane, _, _):
         n, channel = b.let(plane // b.dim(channels), "n"), b.let(plane % b.dim(channels) * block, "channel")
         positions = b.dim(size)
         first = b.let(plane * positions * block, "first")

@@ -15,7 +15,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
-from meta_infer.ir.shapes import Dim, divisible, product, upper
+from meta_infer.ir.shapes import Dim, divisible, product, usual_upper
 from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
 from meta_infer.kernels.gemm_tile import DTYPES, Tile, tile_for
@@ -73,7 +73,7 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
         "matmul_batched", f"{tile.rows}x{tile.columns}",
         {name: PLAIN for name in group.inputs if name not in group.constants},
         {name: PLAIN for name in group.outputs},
-        scratch_bytes=(ROWS + upper(problem.k)) * tile.columns * out.dtype.bytes,
+        scratch_bytes=(ROWS + usual_upper(problem.k)) * tile.columns * out.dtype.bytes,
         flops=product(out.shape) * problem.k * 2)
 
 

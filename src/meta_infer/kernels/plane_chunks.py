@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Expr, minimum
-from meta_infer.ir.shapes import Dim, bounds, ceildiv
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, usual_upper
 
 # Vector operations of a chunk, about 50 us; below this many chunks threads would stand idle.
 _CHUNK_WORK = 1e5
@@ -21,7 +21,7 @@ def cut_planes(planes: Dim, lines: Dim, line_work: float, step: int = 1) -> tupl
     planes counts as its least, of lines as its greatest, so that chunks are rather too small than too large.
     """
     fewest = max(1, bounds(planes)[0])
-    height = max(1, bounds(lines)[1])
+    height = max(1, usual_upper(lines))
     plane_work = height * line_work
     most = max(1, fewest // _FEWEST_CHUNKS)
     if plane_work < _CHUNK_WORK:

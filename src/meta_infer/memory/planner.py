@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from meta_infer.ir.pooling import late_symbols, sized_while_running
 from meta_infer.ir.program import MemoryPlan, Placement, PooledBuffer, Program
-from meta_infer.ir.shapes import is_unbounded, upper
+from meta_infer.ir.shapes import is_unbounded, upper, usual_upper
 from meta_infer.memory.liveness import LiveRange, live_ranges
 
 ALIGNMENT = 64
@@ -83,11 +83,11 @@ def _pooled(program: Program, ranges: Mapping[str, LiveRange]) -> dict[str, Pool
 
 
 def plan_memory(program: Program) -> MemoryPlan:
-    """Offsets for every root temp at the upper bounds of all dims, and the root of every buffer."""
+    """Offsets for every root temp at the upper bounds of all dims (the usual ones), and the root of every buffer."""
     every = live_ranges(program)
     pooled = _pooled(program, every)
     ranges = {name: live for name, live in every.items() if name not in pooled}
-    sizes = {name: _align(max(upper(program.buffers[name].nbytes), 1)) for name in ranges}
+    sizes = {name: _align(max(usual_upper(program.buffers[name].nbytes), 1)) for name in ranges}
     placements: dict[str, Placement] = {}
     totals: dict[str, int] = {}
     bounds: dict[str, int] = {}

@@ -9,13 +9,12 @@ import numpy as np
 from meta_infer.ir.graph import Node, Shape
 from meta_infer.ir.shapes import Dim, bounds, dim_max, dim_min, product
 from meta_infer.ops.bind_dims import bind_dims, sizes_input
-from meta_infer.ops.fourier import matrix, matrix_while_running, transform
+from meta_infer.ops.fourier import LARGEST_CONSTANT, matrix, matrix_while_running, transform
 from meta_infer.ops.importing import attr_int, axis_in, present, shape_of, unsupported
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, ShapeError
 from meta_infer.ops.run_time_axis import axis_view
 from meta_infer.ops.size_math import SizeMath
-from meta_infer.ops.upper_slice import LARGEST_CONSTANT
 from meta_infer.support.dtypes import FLOAT32, DType
 
 

@@ -1,4 +1,4 @@
-"""EyeLike, and Trilu whose diagonal is known only while running: masks from comparing rows with columns."""
+"""EyeLike, and Trilu whose diagonal or sizes only a run can tell: masks from comparing rows with columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import Dim
-from meta_infer.ops.importing import attr_int, shape_of
+from meta_infer.ops.importing import attr_int, present, shape_of
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.onnx_dtypes import onnx_dtype
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, ShapeError
@@ -34,7 +34,7 @@ def trilu_of_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     build, x, shape = NodeBuilder.importing(node, ctx), ctx.type_of(node.inputs[0]), shape_of(node, ctx)
     if len(shape) < 2:
         raise ShapeError(f"takes matrices, not {len(shape)} dimensions")
-    k = build.reshape(node.inputs[1], ())
+    k = build.reshape(node.inputs[1], ()) if present(node, 1) else build.scalar(0, INT64, "k")
     rows, columns = _rows_and_columns(build, shape[-2], shape[-1], k)
     kept = build.emit("LessOrEqual" if attr_int(node, "upper", 1) else "GreaterOrEqual", rows, columns)
     build.emit("Where", kept, node.inputs[0], build.scalar(0, x.dtype, "zero"), out=node.outputs[0])

@@ -18,8 +18,10 @@ import numpy as np
 
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.node_builder import NodeBuilder
-from meta_infer.ops.upper_slice import LARGEST_CONSTANT
 from meta_infer.support.dtypes import FLOAT64, INT64, DType
+
+LARGEST_CONSTANT = 1 << 22
+"""Elements of a matrix that a transform multiplies by; a longer one is taken apart instead."""
 
 # Phase by which part c of the input enters part j of the output: w = e^(i t) gives (re, im) = (cos t, sin t), and
 # cos(t + phase) is all four of cos t, sin t, -sin t and cos t.

@@ -40,8 +40,6 @@ GAPS: tuple[Gap, ...] = (
     Gap("RNN", "an activation that ONNX does not list for it", "its meaning is not defined", "a listed one"),
     Gap("GRU", "ScaledTanh without activation_alpha and activation_beta", "ONNX gives it no defaults", "both lists"),
     Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
-    Gap("Range", "more than 4 million elements possible", "decomposes with a constant of the largest size",
-        "a smaller range in --shape"),
     Gap("Loop", "a carried value that changes its rank or dtype", "the body would be another in every pass",
         "Reshape to one rank"),
     Gap("Loop", "carried sequences and optionals", "only tensors have memory", "Concat in the body, or a scan output"),

@@ -24,7 +24,6 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.size_math import SizeMath
-from meta_infer.ops.upper_slice import sliced, upper_shape
 from meta_infer.support.dtypes import FLOAT64, INT64
 
 
@@ -79,14 +78,12 @@ def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[
 
 def _decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
                types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
-    """y = Range(start, limit, delta)  ->  y = start + delta * (0, 1, 2, ...), cut to the size of y"""
+    """y = Range(start, limit, delta)  ->  y = start + delta * (0, 1, 2, ...)"""
     made, origins = types[node.outputs[0]], node.origins
-    sizes = upper_shape(made.shape)
-    if sizes is None:
-        return None
-    steps, cut = sliced(np.arange(sizes[0], dtype=made.dtype.numpy), made.shape, fresh, constant, "steps", origins)
-    scaled = fresh(node.outputs[0])
-    return (*cut, Node("Mul", (steps, node.inputs[2]), (scaled,), origins=origins),
+    counted, steps, scaled = fresh("counted"), fresh("steps"), fresh(node.outputs[0])
+    return (Node("Iota", (), (counted,), {"size": made.shape}, origins),
+            Node("Cast", (counted,), (steps,), {"to": made.dtype}, origins),
+            Node("Mul", (steps, node.inputs[2]), (scaled,), origins=origins),
             Node("Add", (scaled, node.inputs[0]), node.outputs, origins=origins))
 
 

@@ -11,7 +11,7 @@ from meta_infer.ops.attrs import Attrs, bool_of, int_of
 from meta_infer.ops.broadcast import text
 from meta_infer.ops.diagonal import trilu_of_data
 from meta_infer.ops.elementwise import floats, ints
-from meta_infer.ops.importing import attr_int, core_node, ints_input, present
+from meta_infer.ops.importing import attr_int, core_node, ints_input, present, shape_of
 from meta_infer.ops.opdef import (
     ImportContext,
     InferContext,
@@ -22,7 +22,6 @@ from meta_infer.ops.opdef import (
     ShapeError,
     TensorType,
 )
-from meta_infer.ops.upper_slice import sliced, upper_shape
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -39,7 +38,8 @@ def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.nd
 
 
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    if present(node, 1) and ctx.known(node.inputs[1]) is None:
+    static = all(isinstance(d, int) for d in shape_of(node, ctx)[-2:])
+    if not static or (present(node, 1) and ctx.known(node.inputs[1]) is None):
         return trilu_of_data(node, ctx)
     k = ints_input(node, ctx, 1, "k")[0] if present(node, 1) else 0
     return (core_node(node, "Trilu", node.inputs[:1], node.outputs, upper=bool(attr_int(node, "upper", 1)), k=k),)
@@ -47,16 +47,15 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 def _decompose(node: Node, fresh: Callable[[str], str], constant: Callable[[np.ndarray, str], str],
                types: Mapping[str, TensorType]) -> tuple[Node, ...] | None:
-    """y = Trilu(x)  ->  y = Where(mask, x, 0); the mask of a larger matrix starts with that of a smaller one"""
+    """y = Trilu(x)  ->  y = Where(mask, x, 0)"""
     x, k = types[node.inputs[0]], int_of(node.attrs, "k", 0)
-    sizes = upper_shape(x.shape[-2:])
-    if sizes is None:
-        return None
+    sizes = [d for d in x.shape[-2:] if isinstance(d, int)]
+    if len(sizes) < 2:
+        return None                                     # import has settled these otherwise
     ones = np.ones(sizes, np.bool_)
     kept = np.triu(ones, k) if bool_of(node.attrs, "upper", True) else np.tril(ones, k)
-    mask, cut = sliced(kept, x.shape[-2:], fresh, constant, "mask", node.origins)
     zero = constant(np.zeros((), x.dtype.numpy), "zero")
-    return (*cut, Node("Where", (mask, node.inputs[0], zero), node.outputs, origins=node.origins))
+    return (Node("Where", (constant(kept, "mask"), node.inputs[0], zero), node.outputs, origins=node.origins),)
 
 
 def _samples(rng: np.random.Generator) -> Iterable[Sample]:

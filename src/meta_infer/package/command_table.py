@@ -31,7 +31,7 @@ from meta_infer.ir.program import (
     Wait,
     walk_commands,
 )
-from meta_infer.ir.shapes import Dim, is_unbounded, upper
+from meta_infer.ir.shapes import Dim, is_unbounded, symbols_of, upper, usual_upper
 from meta_infer.lower.dims import program_dims
 from meta_infer.package.constants import ConstantPlacement
 from meta_infer.package.format import PLAN_VERSION
@@ -70,11 +70,11 @@ def _exceeds(dim: Dim) -> bool:
 
 
 def _growing(program: Program, plan: MemoryPlan, given: Collection[str]) -> set[str]:
-    """Late symbols that begin at their lower end: at the upper one, what depends on them would be too large."""
+    """Symbols whose upper end is too large to reserve anything for: late ones, and given ones without an end."""
     late = {s for s in program.symbols.values() if s.name not in given and is_unbounded(s)}
     late |= {s for buffer in plan.pooled.values() for s in buffer.symbols}
     late |= {s for dim in program_dims(program) if _exceeds(dim) for s in late_symbols(dim, given)}
-    return {s.name for s in late}
+    return {s.name for s in late} | {s.name for s in program.symbols.values() if s.usual}
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _Encoder:
         """Index of `dim` in the dim table."""
         if isinstance(dim, int):
             return len(self.slots) + self.literals.setdefault(dim, len(self.literals))
-        if _exceeds(dim) and not late_symbols(dim, self.given):
+        if _exceeds(dim) and not late_symbols(dim, self.given) and not any(s.usual for s in symbols_of(dim)):
             raise InternalError(f"dimension {dim} may reach {upper(dim)}, more than the runtime can address",
                                 hint="give its symbols smaller ranges with --shape")
         return self.slots[dim]
@@ -137,7 +137,7 @@ class _Encoder:
         with_shape = name in self.program.inputs or name in self.program.outputs
         if with_shape:
             if self.program.root(name) not in self.plan.pooled:
-                capacity = capacity or decl.dtype.nbytes(max(upper(decl.elements), 0))
+                capacity = capacity or min(decl.dtype.nbytes(max(usual_upper(decl.elements), 0)), _LARGEST)
             shown = self._user_name(name)
         if with_shape and len(decl.shape) > MAX_RANK:
             raise InternalError(f"rank {len(decl.shape)} is more than {MAX_RANK}", what=f"buffer {name!r}")
@@ -146,7 +146,12 @@ class _Encoder:
         return _BUFFER.pack(
             offset, capacity, kind, decl.dtype.bytes * 8,
             NONE if decl.alias is None else self.index[decl.alias], self.dim(decl.offset), self.dim(decl.elements),
-            first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(bool(late)), 0)
+            first, last, shape, len(decl.shape) if with_shape else 0, self.add_text(shown), int(bool(late)),
+            int(self.may_outgrow(decl)))
+
+    def may_outgrow(self, decl: BufferDecl) -> bool:
+        """Whether a buffer of the arena may become larger than its place in it, and then lies in the pool."""
+        return decl.kind == "temp" and decl.alias is None and any(s.usual for s in symbols_of(decl.elements))
 
     def _user_name(self, buffer: str) -> str:
         """The ONNX name of an input or output, for messages."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
-from meta_infer.ir.shapes import product, upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
 
@@ -39,7 +39,7 @@ def conversion_bytes(group: Group, variant: Variant, have: Mapping[str, set[Layo
     for name, layout in variant.inputs.items():
         if name not in group.constants and layout not in have[name]:
             value = group.values[name]
-            total += upper(product(value.shape)) * value.dtype.bytes
+            total += usual_upper(product(value.shape)) * value.dtype.bytes
     return total
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from meta_infer.ir.graph import Graph, Shape, Value, walk_graphs
-from meta_infer.ir.shapes import Symbol, evaluate, symbols_of, upper
+from meta_infer.ir.shapes import Symbol, evaluate, symbols_of, usual_upper
 from meta_infer.support.dtypes import BOOL
 
 _TRANSPARENT = frozenset({"Cast", "Identity", "Reshape", "Transpose", "Slice", "Expand", "Concat"})
@@ -27,7 +27,7 @@ def shape_points(symbols: Mapping[str, Symbol], count: int = 3, reach: float = 1
 
 
 def _point(symbols: Mapping[str, Symbol], share: float) -> dict[str, int]:
-    return {s.name: s.lo + round((s.hi - s.lo) * share) // s.step * s.step for s in symbols.values()}
+    return {s.name: s.lo + round(((s.usual or s.hi) - s.lo) * share) // s.step * s.step for s in symbols.values()}
 
 
 def sample_reach(graph: Graph) -> float:
@@ -72,14 +72,14 @@ def sampled_sizes(graph: Graph, count: int) -> str:
     top = shape_points(symbols, count, reach)[-1]
     if reach == 1.0 or count < 2:
         return ""
-    shown = ", ".join(f"{s.name} {s.lo}..{top[s.name]} of {s.lo}..{s.hi}" for s in symbols.values())
+    shown = ", ".join(f"{s.name} {s.lo}..{top[s.name]} of {s.lo}..{s.usual or s.hi}" for s in symbols.values())
     return (f"samples are compared at {shown}: inputs of more than {MOST_INPUT_BYTES >> 20} MiB, and tensors of more "
             f"than {MOST_VALUE_BYTES >> 20} MiB, are left out")
 
 
 def small_point(symbols: Mapping[str, Symbol], limit: int = 64) -> dict[str, int]:
     """One modest assignment: near `limit` where the range reaches that far. Keeps test vectors small."""
-    return {s.name: s.lo + max(min(s.hi, limit) - s.lo, 0) // s.step * s.step for s in symbols.values()}
+    return {s.name: s.lo + max(min(s.usual or s.hi, limit) - s.lo, 0) // s.step * s.step for s in symbols.values()}
 
 
 def index_limit(graph: Graph, name: str) -> int | None:
@@ -91,7 +91,7 @@ def index_limit(graph: Graph, name: str) -> int | None:
         if node.op == "Gather" and len(node.inputs) > 1 and node.inputs[1] == name:
             axis = node.attrs["axis"]
             assert isinstance(axis, int)
-            limits.append(upper(graph.values[node.inputs[0]].shape[axis]))
+            limits.append(usual_upper(graph.values[node.inputs[0]].shape[axis]))
         elif node.op in _TRANSPARENT:
             found = index_limit(graph, node.outputs[0])
             limits += [found] if found is not None else []

@@ -12,7 +12,7 @@ from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.ir.program import Call, Program, walk_commands
-from meta_infer.ir.shapes import product, upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.kernels.registry import kernel_named, kernels_for
 from meta_infer.lower.dims import program_dims
@@ -71,12 +71,12 @@ def estimate(group: Group, variant: Variant, profile: Profile) -> Metric | None:
     Dynamic dims count at their upper bounds. None when the profile states neither peak nor bandwidth.
     """
     values = [group.values[name] for name in (*group.inputs, *group.outputs) if name not in group.constants]
-    moved = sum(upper(product(v.shape)) * v.dtype.bits // 8 for v in values)
+    moved = sum(usual_upper(product(v.shape)) * v.dtype.bits // 8 for v in values)
     moved += variant.packed_bytes or sum(array.nbytes for array in group.constants.values())
     peak = profile.macs_per_second(FLOAT32)
     parts = []
     if peak:
-        parts.append(upper(variant.flops) / (2 * peak))
+        parts.append(usual_upper(variant.flops) / (2 * peak))
     if profile.bandwidth:
         parts.append(moved / profile.bandwidth)
     return Metric(max(parts), "s", "model") if parts else None

@@ -108,10 +108,15 @@ static mi_block *grow(mi_session *s, uint32_t root) {
     return b;
 }
 
+bool mi_in_pool(const mi_session *s, uint32_t root) {
+    const mi_plan_buffer *b = &s->plan.buffers[root];
+    return b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows && s->bytes[root] > (int64_t)b->capacity);
+}
+
 int32_t mi_blocks_hold(mi_session *s, uint32_t buffer, mi_error *error) {
     uint32_t root = mi_plan_root(&s->plan, buffer);
     const mi_plan_buffer *info = &s->plan.buffers[root];
-    if (info->kind != MI_POOL) {
+    if (!mi_in_pool(s, root)) {
         return MI_OK;
     }
     const char *name = s->plan.text + info->name;
@@ -135,6 +140,8 @@ int32_t mi_blocks_hold(mi_session *s, uint32_t buffer, mi_error *error) {
 static void release(mi_session *s, uint32_t root) {
     if (s->blocks[root] != NULL) {
         give_back(s, s->blocks[root]);
+    } else if (s->plan.buffers[root].kind != MI_POOL) {
+        return;                                     /* it fits its place in the arena */
     }
     s->blocks[root] = NULL;
     s->address[root] = NULL;

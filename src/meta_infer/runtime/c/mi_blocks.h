@@ -7,6 +7,9 @@
 
 #pragma GCC visibility push(hidden)
 
+/* Whether a root buffer lies in the pool: always, or because it is larger now than its place in the arena. */
+bool mi_in_pool(const mi_session *s, uint32_t root);
+
 /* See to it that `buffer`, if it lies in the pool, has memory for its present size, and that its address is right.
  * One whose size makes no sense keeps the address NULL. MI_NO_MEMORY names the buffer and the bytes. */
 int32_t mi_blocks_hold(mi_session *s, uint32_t buffer, mi_error *error);

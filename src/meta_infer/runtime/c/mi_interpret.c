@@ -277,7 +277,7 @@ static void copy_watched(mi_run *r, uint32_t index) {
             continue;
         }
         uint32_t root = mi_plan_root(&r->s->plan, (uint32_t)w->buffer);
-        bool pooled = r->s->plan.buffers[root].kind == MI_POOL;     /* its views move with it */
+        bool pooled = mi_in_pool(r->s, root);       /* its views move with it */
         const unsigned char *at = pooled ? mi_address_now(r->s, (uint32_t)w->buffer) : r->s->address[w->buffer];
         int64_t bytes = r->s->bytes[w->buffer];
         if (w->data == NULL) {

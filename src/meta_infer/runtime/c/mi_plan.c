@@ -112,13 +112,13 @@ static bool is_buffer_ok(mi_plan *plan, uint32_t index) {
         /* An earlier parent: chains of views end, and addresses are known in index order. */
         return b->parent < index && is_dim(plan, b->view_offset);
     }
+    plan->pools += b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows);
     if (b->kind == MI_TEMP) {
         return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->arena_bytes);
     }
     if (b->kind == MI_CONST) {
         return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->constant_bytes);
     }
-    plan->pools += b->kind == MI_POOL;
     return true;
 }
 

@@ -38,7 +38,7 @@ enum { MI_INPUT = 0, MI_OUTPUT = 1, MI_CONST = 2, MI_TEMP = 3, MI_POOL = 4 };
 
 typedef struct {
     uint64_t offset;                /* bytes into the arena or the constants; 0 for the caller's memory and views */
-    uint64_t capacity;              /* bytes at the upper bound of all dims; of a view or in the pool, unused */
+    uint64_t capacity;              /* bytes at the (usual) upper bound of all dims; of a view or in the pool, unused */
     uint32_t kind, bits;            /* bits of one element */
     uint32_t parent;                /* of a view: the buffer it lies in, always an earlier one; else MI_NONE */
     uint32_t view_offset;           /* dim: elements (of this buffer's dtype) into the parent */
@@ -46,7 +46,8 @@ typedef struct {
     uint32_t first, last;           /* commands between which a temp or pool buffer is live */
     uint32_t shape, rank;           /* refs[shape .. shape + rank): dims; of inputs and outputs only */
     uint32_t name;
-    uint32_t late, reserved;        /* late: its size depends on a symbol that only running can tell */
+    uint32_t late;                  /* its size depends on a symbol that only running can tell */
+    uint32_t outgrows;              /* of a temp: may exceed `capacity`, and lies in the pool while it does */
 } mi_plan_buffer;
 
 enum { MI_CALL = 1, MI_COPY, MI_FILL, MI_SET_DIM, MI_IF, MI_LOOP, MI_WAIT, MI_ASSIGN_DIMS, MI_CHECK_DIMS };

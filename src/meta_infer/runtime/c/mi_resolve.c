@@ -135,7 +135,7 @@ static unsigned char *pool_address(const mi_session *s, uint32_t index, int64_t 
 /* `before` are the bytes that the buffer had until now, where it had an address. */
 static unsigned char *root_address(mi_session *s, uint32_t index, int64_t bytes, int64_t before, bool moving) {
     const mi_plan_buffer *b = &s->plan.buffers[index];
-    if (b->kind == MI_POOL) {
+    if (b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows && (uint64_t)bytes > b->capacity)) {
         return pool_address(s, index, bytes);
     }
     if (b->kind != MI_TEMP && b->kind != MI_CONST) {

@@ -108,7 +108,8 @@ static mi_session *new_workspace(const mi_session_config *config, const mi_plan 
         return NULL;
     }
     for (uint32_t i = 0, count = 0; i < s->plan.header->buffers && s->pools != NULL; i++) {
-        if (s->plan.buffers[i].kind == MI_POOL && s->plan.buffers[i].parent == MI_NONE) {
+        const mi_plan_buffer *b = &s->plan.buffers[i];
+        if (b->parent == MI_NONE && (b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows))) {
             s->pools[count++] = i;
         }
     }
