@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from onnx import helper
 
+from meta_infer.frontend.default_ranges import ENDLESS
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import DimRange, parse_shape_spec
 from meta_infer.ir.graph import Graph
@@ -75,17 +76,19 @@ def test_a_range_nobody_gave_is_noted(make_model: Any, info: Any) -> None:
     notes: list[str] = []
     path = relu_chain(make_model, info, ["batch", 3, "height", "W"], [None, "seq"])
     graph = import_model(path, {"x0": "?,?,64..128:64,?"}, notes.append)
-    assert graph.symbols["batch"] == Symbol("batch", 1, 8)
+    assert graph.symbols["batch"] == Symbol("batch", 1, ENDLESS) and graph.symbols["batch"].usual == 8
     assert graph.symbols["height"] == Symbol("height", 64, 128, 64)
-    assert graph.symbols["W"] == Symbol("W", 32, 640)
+    assert graph.symbols["W"] == Symbol("W", 32, ENDLESS) and graph.symbols["W"].usual == 640
     assert notes == [
-        "input 'x0': no range given, taking x0=1..8,?,?,32..640; set it with --shape x0=LO..HI,?,?,LO..HI",
-        "input 'x1': no range given, taking x1=1..8,1..512; set it with --shape x1=LO..HI,LO..HI"]
+        "input 'x0': no range given, taking x0=1..8,?,?,32..640; more of axis 0 and axis 3 runs too, in memory "
+        "obtained then; set it with --shape x0=LO..HI,?,?,LO..HI",
+        "input 'x1': no range given, taking x1=1..8,1..512; more of axis 0 and axis 1 runs too, in memory "
+        "obtained then; set it with --shape x1=LO..HI,LO..HI"]
 
 
 def test_a_negative_size_is_an_unknown_one(make_model: Any, info: Any) -> None:
     graph = import_model(relu_chain(make_model, info, [-1, 3]))
-    assert graph.symbols["x0_d0"] == Symbol("x0_d0", 1, 8)
+    assert graph.symbols["x0_d0"] == Symbol("x0_d0", 1, ENDLESS)
 
 
 def test_a_size_of_zero_and_a_scalar(make_model: Any, info: Any) -> None:

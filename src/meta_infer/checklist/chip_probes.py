@@ -12,7 +12,7 @@ from meta_infer.checklist.subject import NamedNode, Subject
 from meta_infer.hardware.profile import PRECISIONS
 from meta_infer.hardware.schema import Positive, Section
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.shapes import product, upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.decisions import group_decisions
 from meta_infer.report.units import bytes_text
@@ -84,7 +84,7 @@ def _alignment_waste(subject: Subject, params: WasteParams) -> Iterator[Fact]:
                              bool(node.attrs.get("transB")))
         if found is None:
             continue
-        macs = upper(product(subject.graph.values[node.outputs[0]].shape)) * found[2]
+        macs = usual_upper(product(subject.graph.values[node.outputs[0]].shape)) * found[2]
         grown: float = macs
         for channels in found[:2]:
             grown = grown * (-(-channels // width) * width) / channels if channels > 1 else grown
@@ -112,7 +112,7 @@ def _channels_of(graph: Graph, op: str, operands: list[Value], transposed: bool)
         return None
     shape = [int(d) for d in operands[1].shape if isinstance(d, int)]
     if op == "Conv":
-        return shape[1], shape[0], upper(product(shape[1:]))
+        return shape[1], shape[0], usual_upper(product(shape[1:]))
     if op in ("MatMul", "Gemm") and len(shape) == 2:
         taken, made = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
         return taken, made, taken
@@ -126,7 +126,7 @@ class MemoryParams(Section):
 
 
 def memory_needs(graph: Graph, float_bits: int | None = None) -> tuple[int, int]:
-    """Bytes of weights, and of the most that is alive at one op, at the upper bound of dynamic sizes.
+    """Bytes of weights, and of the most that is alive at one op, at the usual_upper bound of dynamic sizes.
 
     `float_bits` is the width that floats of 32 bits are stored in, as they are when it is None. No order of execution
     needs less than the operands and results of its largest op; fusion may.
@@ -134,7 +134,7 @@ def memory_needs(graph: Graph, float_bits: int | None = None) -> tuple[int, int]
     def size(name: str) -> int:
         value = graph.values[name]
         bits = float_bits if float_bits is not None and value.dtype == FLOAT32 else value.dtype.bits
-        return -(-upper(product(value.shape)) * bits // 8)
+        return -(-usual_upper(product(value.shape)) * bits // 8)
 
     peak = 0
     for node in graph.nodes:

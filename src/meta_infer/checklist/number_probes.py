@@ -11,7 +11,7 @@ from meta_infer.checklist.probe import Fact, NoParams, Probe
 from meta_infer.checklist.subject import NamedNode, Subject
 from meta_infer.hardware.schema import Count, Name, Positive, Section
 from meta_infer.ir.graph import Node, Value
-from meta_infer.ir.shapes import product, upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.attrs import ints_of
 
 
@@ -100,14 +100,14 @@ def _long_sums(subject: Subject, params: TermsParams) -> Iterator[Fact]:
 
 
 def _terms(node: Node, values: list[Value]) -> int:
-    """How many products or elements one result of `node` sums, at the upper bound of dynamic sizes."""
+    """How many products or elements one result of `node` sums, at the usual_upper bound of dynamic sizes."""
     if node.op in ("MatMul", "Gemm") and len(values) > 1 and values[0].rank:
         first = values[0].shape[-2 if node.attrs.get("transA") else -1]
-        return upper(first)
+        return usual_upper(first)
     if node.op == "Conv":
-        return upper(product(values[1].shape[1:]))
+        return usual_upper(product(values[1].shape[1:]))
     if node.op in ("ReduceSum", "ReduceMean", "ReduceL2", "ReduceSumSquare", "ReduceL1"):
-        return upper(product(values[0].shape[axis] for axis in ints_of(node.attrs, "axes", ())))
+        return usual_upper(product(values[0].shape[axis] for axis in ints_of(node.attrs, "axes", ())))
     return 0
 
 

@@ -10,7 +10,7 @@ from meta_infer.checklist.number_probes import OpListParams, ops_among
 from meta_infer.checklist.probe import Fact, Probe
 from meta_infer.checklist.subject import Subject
 from meta_infer.hardware.schema import Count, Name, Positive, Section
-from meta_infer.ir.shapes import product, upper
+from meta_infer.ir.shapes import product, usual_upper
 
 
 def _ops_present(subject: Subject, params: OpListParams) -> Iterator[Fact]:
@@ -50,7 +50,7 @@ def _size_limits(subject: Subject, params: SizeParams) -> Iterator[Fact]:
 
 
 class TensorParams(Section):
-    """The most dimensions, and elements (at the upper bound of dynamic sizes), of one tensor."""
+    """The most dimensions, and elements (at the usual_upper bound of dynamic sizes), of one tensor."""
 
     rank: Count | None = None
     elements: Count | None = None
@@ -61,7 +61,7 @@ def _tensor_limits(subject: Subject, params: TensorParams) -> Iterator[Fact]:
         name = value.origin or value.name
         if params.rank is not None and value.rank > params.rank:
             yield Fact({"what": "rank", "value": value.rank, "most": params.rank}, (name,))
-        if params.elements is not None and (size := upper(product(value.shape))) > params.elements:
+        if params.elements is not None and (size := usual_upper(product(value.shape))) > params.elements:
             yield Fact({"what": "elements", "value": size, "most": params.elements}, (name,))
 
 

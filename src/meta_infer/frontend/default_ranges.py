@@ -43,7 +43,7 @@ _MOST_NUMBERS = 8
 # The search gives up after so many imports, or, but for the first few, once they have gone through so many nodes.
 _MOST_TRIES, _FIRST_TRIES, _MOST_NODES = 120, 12, 20_000
 
-_ENDLESS = 1 << 20
+ENDLESS = 1 << 20
 """End of a range that the model does not end: a size nobody has reached yet."""
 
 Choice = Mapping[str, DimSpec]
@@ -115,7 +115,7 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
 def _without_end(result: Result, choice: Choice, attempt: Callable[[Choice], Result]) -> tuple[Result, Choice]:
     """Ranges that go on as far as the model allows: their ends become the sizes that memory is planned for."""
     ranges = {key: spec for key, spec in choice.items() if isinstance(spec, DimRange)}
-    longer = {key: replace(spec, hi=spec.lo + (_ENDLESS - spec.lo) // spec.step * spec.step, usual=spec.hi)
+    longer = {key: replace(spec, hi=spec.lo + (ENDLESS - spec.lo) // spec.step * spec.step, usual=spec.hi)
               for key, spec in ranges.items()}
     for change in (longer, *({key: spec} for key, spec in longer.items())) if longer else ():
         try:

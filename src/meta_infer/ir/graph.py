@@ -100,10 +100,10 @@ class Node:
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Every value that must be computed before this node: its operands, and what makes its attributes' sizes known.
+        """Every value that must be computed before this node: its operands, and what tells its attributes' sizes.
 
-        Reshape(%x) {shape = ([n], 2)} waits for the value that tells n, though it reads no element of it. Sizes that the
-        inputs of its own regions tell are known there only.
+        Reshape(%x) {shape = ([n], 2)} waits for the value that tells n, though it reads no element of it. Sizes that
+        the inputs of its own regions tell are known there only.
         """
         own = {*self.outputs, *(name for region in self.regions for name in region.inputs)}
         makers = [s.maker for attr in self.attrs.values() for s in attr_symbols(attr) if s.maker]

@@ -72,8 +72,8 @@ def problem_of(group: Group, gates: int, default: tuple[str, ...]) -> Problem | 
     return Problem(gates, x.shape[0], x.shape[1], x.shape[2], hidden, directions,
                    anchor.attrs.get("direction", "forward") == "reverse",
                    read_activations(anchor.attrs, default, directions),
-                   float(clip) if isinstance(clip, (int, float)) else None, x_name, w, r, bias, lengths, h0, c0, peepholes,
-                   y, y_h, y_c, x.dtype)
+                   float(clip) if isinstance(clip, (int, float)) else None, x_name, w, r, bias, lengths, h0, c0,
+                   peepholes, y, y_h, y_c, x.dtype)
 
 
 def recurrent_variants(group: Group, kernel: str, problem: Problem | None) -> Iterable[Variant]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.schema import OpLimit
 from meta_infer.ir.graph import Node, Shape
-from meta_infer.ir.shapes import upper
+from meta_infer.ir.shapes import usual_upper
 from meta_infer.ops.attrs import int_of, ints_of
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.profile_words import profile_words
@@ -62,7 +62,7 @@ def _breaks(limit: OpLimit, node: Node, inputs: Sequence[Shape], output: Shape |
 
 
 def _channels(node: Node, inputs: Sequence[Shape], output: Shape | None) -> int:
-    """The most channels of an operand (a convolution's data, not its weight) or of the result, at the upper bound."""
+    """The most channels of an operand (a convolution's data, not its weight) or of the result, at the usual_upper bound."""
     seen = [*(inputs[:1] if node.op in _CONVOLUTIONS else inputs), *([output] if output is not None else [])]
     axis = int_of(node.attrs, "axis", 1) if node.op in _ALONG_AXIS else 1
-    return max((upper(shape[axis]) for shape in seen if len(shape) > axis), default=0)
+    return max((usual_upper(shape[axis]) for shape in seen if len(shape) > axis), default=0)
