@@ -33,9 +33,9 @@ those, not this page.
 Models of opset {OLDEST_OPSET} and newer are read, older ones after a conversion by onnx; an operator that changed after
 opset {NEWEST_OPSET} is refused.
 *Versions* are those of the operator in ONNX: `6+` takes every version since 6, `1-9` those up to 9. *Dtypes* are those
-of its first operand: *floats* are bfloat16, float16, float32 and float64, *ints* all signed and unsigned integers of 8 to
-64 bits, *narrow* the types of 8 and fewer bits that numpy lacks (float8, float4, int4, int2). Types without instructions
-of their own are computed in float32 or int32 and rounded once.
+of its first operand: *floats* are bfloat16, float16, float32 and float64, *ints* all signed and unsigned integers of 8
+to 64 bits, *narrow* the types of 8 and fewer bits that numpy lacks (float8, float4, int4, int2). Types without
+instructions of their own are computed in float32 or int32 and rounded once.
 
 | computed by | meaning |
 |---|---|

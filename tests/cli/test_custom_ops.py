@@ -73,7 +73,8 @@ def test_without_the_file_the_op_is_named(tmp_path: Path, capsys: pytest.Capture
     ("def broken(:", "line 1: invalid syntax"),
     ("\nimport no_such_module_here", "line 2: ModuleNotFoundError"),
     ("from meta_infer.custom import *\nOPS = (OpDef('Lonely', same_as_input, None),)", "neither C source nor"),
-    ("from meta_infer.custom import *\nOPS = (c_op('Relu', domain='x', infer=same_as_input, reference=None, source=''),)",
+    ("from meta_infer.custom import *\n"
+     "OPS = (c_op('Relu', domain='x', infer=same_as_input, reference=None, source=''),)",
      "op 'Relu' exists already"),
 ])
 def test_a_file_that_is_wrong(text: str, problem: str, tmp_path: Path) -> None:

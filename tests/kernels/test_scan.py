@@ -11,7 +11,6 @@ from meta_infer.kernels.scan import SCAN
 
 from .harness import check_case, make_group
 
-
 SHAPES = (((5,), 0), ((3, 7), 1), ((3, 37), 0), ((2, 3, 19), 1), ((4, 1), 1), ((1, 1), 0), ((0, 3), 1), ((2, 0, 3), 1),
           ((2, 3, 0), 1), ((2, 40, 3), 1))
 

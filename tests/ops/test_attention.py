@@ -94,7 +94,8 @@ def test_dynamic_sizes(causal: int, tmp_path: Path) -> None:
         model = model_of(arrays, {"is_causal": causal}, ("y", "present_k", "present_v"), dynamic=dynamic)
         if i == 0:
             onnx.save(model, tmp_path / "model.onnx")
-            graph = import_model(tmp_path / "model.onnx", parse_shape_specs(("q=1..4,4,1..9,8", "past_k=1..4,2,0..9,8")))
+            shapes = parse_shape_specs(("q=1..4,4,1..9,8", "past_k=1..4,2,0..9,8"))
+            graph = import_model(tmp_path / "model.onnx", shapes)
         want = ReferenceEvaluator(model).run(None, arrays)
         for array, (name, found) in zip(want, execute_graph(graph, arrays).items(), strict=True):
             np.testing.assert_allclose(found, array, 2e-5, 2e-6, err_msg=name)

@@ -62,7 +62,7 @@ def _breaks(limit: OpLimit, node: Node, inputs: Sequence[Shape], output: Shape |
 
 
 def _channels(node: Node, inputs: Sequence[Shape], output: Shape | None) -> int:
-    """The most channels of an operand (a convolution's data, not its weight) or of the result, at the usual_upper bound."""
+    """The most channels of an operand (a convolution's data, not its weight) or of the result, at usual sizes."""
     seen = [*(inputs[:1] if node.op in _CONVOLUTIONS else inputs), *([output] if output is not None else [])]
     axis = int_of(node.attrs, "axis", 1) if node.op in _ALONG_AXIS else 1
     return max((usual_upper(shape[axis]) for shape in seen if len(shape) > axis), default=0)

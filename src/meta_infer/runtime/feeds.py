@@ -12,7 +12,6 @@ from meta_infer.runtime.reader import Tensor
 from meta_infer.support.dtypes import dtype_named
 from meta_infer.support.errors import InputError
 
-
 NO_BOUND = ((1 << 31) - 1) // 2
 """A highest size from here on says nothing of the size: `is_unbounded` of ir/shapes.py, which no runtime imports."""
 
