@@ -33,8 +33,8 @@ file, the graph that it imports to, and the profile are looked at. `--hardware` 
 `native`), `--shape` narrows dynamic sizes as in `build`, `--explain` adds what becomes of each operator, `--json`
 prints all findings as data.
 
-The JSON has `model`, `hardware`, `counts` by severity, and `findings`, each with `item`, `title`, `severity`, `message`,
-`hint` and `where` (the names of all nodes or tensors it is about); with `--explain` also `operators`.
+The JSON has `model`, `hardware`, `counts` by severity, and `findings`, each with `item`, `title`, `severity`,
+`message`, `hint` and `where` (the names of all nodes or tensors it is about); with `--explain` also `operators`.
 
 | severity | meaning |
 |---|---|

@@ -286,3 +286,27 @@ def test_a_node_of_constants_alone_becomes_one() -> None:
     x = np.zeros((1, 9))
     after = legalize(graph_of("Sigmoid", (x,), {}, (0,)), without("Sigmoid"))
     assert after.nodes == () and after.constants["y0"].tolist() == [[0.5] * 9]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_devices(seed: int) -> None:
+    """Devices that lack a random half of the ops: whatever comes out means the same, and comes to rest."""
+    rng = np.random.default_rng(seed)
+    changed = 0
+    for op in FORMS:
+        samples = [s for s in op_named(op).samples(rng)
+                   if all(a is None or (a.dtype.kind == "f" and 0 < a.size < 2000) for a in s.inputs)]
+        sample = samples[rng.integers(len(samples))]
+        arrays = doubled(sample.inputs)
+        weights = tuple(i for i in range(1, len(arrays)) if rng.random() < 0.5)
+        lacking = [other for other in FORMS if other != "Conv" and rng.random() < 0.5]
+        graph = graph_of(op, arrays, sample.attrs, weights)
+        after = legalize(graph, without(*lacking, *([op] if op != "Conv" else []), words=["grouped_conv2d"]))
+        verify(after)
+        changed += after is not graph
+        inputs = {name: arrays[int(name[1:])] for name in graph.inputs}
+        wanted = execute_graph(graph, inputs, FLOAT64)  # type: ignore[arg-type]
+        found = execute_graph(after, inputs, FLOAT64)  # type: ignore[arg-type]
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, rtol=1e-9, atol=1e-12, err_msg=f"{op} without {lacking}")
+    assert changed > 5
