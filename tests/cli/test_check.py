@@ -34,7 +34,7 @@ def classifier(folder: Path) -> Path:
 
 
 def test_the_whole_report(cli: Cli, chip: Path, tmp_path: Path) -> None:
-    ended = cli("check", classifier(tmp_path), "--hardware", chip)
+    ended = cli("check", classifier(tmp_path), "--hardware", chip, "--shape", "x=1..8,?,?,?")
     assert ended.code == 0 and ended.err == ""
     assert all(len(line) <= 100 for line in ended.out.splitlines())
     golden = Path(__file__).parent / "check_report.txt"
