@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from meta_infer.ir.graph import Attr, Node
+from meta_infer.ir.graph import Node
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.attrs import Attrs, bool_of, int_of
 from meta_infer.ops.broadcast import text
@@ -53,15 +53,16 @@ def _flops(attrs: Attrs, inputs: Sequence[TensorType | None], outputs: Sequence[
 
 def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     build, op = NodeBuilder.importing(node, ctx), node.op
-    flags: dict[str, Attr] = {name: bool(attr_int(node, name)) for name in ("exclusive", "reverse")}
+    exclusive, reverse = bool(attr_int(node, "exclusive")), bool(attr_int(node, "reverse"))
     known = ctx.known(node.inputs[1])
     if known is not None:
         axis = axis_in(node, int(known.reshape(-1)[0]), len(shape_of(node, ctx)))
-        build.emit(op, node.inputs[0], out=node.outputs[0], axis=axis, **flags)
+        build.emit(op, node.inputs[0], out=node.outputs[0], axis=axis, exclusive=exclusive, reverse=reverse)
         return build.nodes
     view = axis_view(node, ctx, 1)
     lines = build.reshape(node.inputs[0], view.shape)
-    build.reshape(build.emit(op, lines, axis=1, **flags), shape_of(node, ctx), out=node.outputs[0])
+    summed = build.emit(op, lines, axis=1, exclusive=exclusive, reverse=reverse)
+    build.reshape(summed, shape_of(node, ctx), out=node.outputs[0])
     return build.nodes
 
 

@@ -135,8 +135,8 @@ def _import_squeeze_attr(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 def _import_squeeze_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     if present(node, 1) and not is_known(ctx, node.inputs[1]):
         shape, math = shape_of(node, ctx), SizeMath(node, ctx)
-        axes, sizes = math.vector(node.inputs[1], "axes"), math.dims(shape)
-        left = math.kept(sizes, math.among(axes, len(shape)), len(shape) - math.length(axes))
+        found, sizes = math.vector(node.inputs[1], "axes"), math.dims(shape)
+        left = math.kept(sizes, math.among(found, len(shape)), len(shape) - math.length(found))
         return _view(node, bind_dims(node, ctx, left, _any_of(shape, math.length(left)), "squeeze"))
     axes = ints_input(node, ctx, 1, "axes") if present(node, 1) else None
     return _squeeze(node, shape_of(node, ctx), axes)

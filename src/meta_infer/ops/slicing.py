@@ -43,7 +43,9 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     if not len(starts) == len(sizes) == len(steps) == len(x.shape):
         raise ShapeError(f"starts, sizes and steps must have one entry per dimension of {text(x.shape)}")
     for start, size, step, dim in zip(starts, sizes, steps, x.shape, strict=True):
-        if not all(isinstance(d, int) for d in (start, size, step, dim)) or size == 0:
+        if not (isinstance(start, int) and isinstance(size, int) and isinstance(step, int) and isinstance(dim, int)):
+            continue
+        if size == 0:
             continue
         if not (0 <= start < dim and 0 <= start + (size - 1) * step < dim):
             raise ShapeError(f"slice from {start} of {size} elements by {step} leaves a dimension of size {dim}")

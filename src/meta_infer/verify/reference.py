@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,13 @@ from meta_infer.ir.graph import Graph
 from meta_infer.ops.execute import execute_graph, execute_layers
 from meta_infer.support.dtypes import FLOAT64, NARROW_FLOATS, NARROW_INTS, as_storage, dtype_of
 from meta_infer.support.errors import InputError, ModelError
+
+LONGEST = 120.0
+"""Seconds that a run of the reference may take. Random inputs may keep a loop going forever."""
+
+
+class UnfitInputs(InputError):
+    """Made-up inputs that the model itself does not take: a shape operand at random, say."""
 
 
 def reference_session(model: Path, threads: int = 1) -> ort.InferenceSession:
@@ -62,7 +70,19 @@ def drop_repeated_names(graph: onnx.GraphProto) -> bool:
 def run_reference(session: ort.InferenceSession, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """All outputs in model order; inputs the model does not declare are left out."""
     known = {i.name for i in session.get_inputs()}
-    found = session.run(None, {k: _fed(v) for k, v in inputs.items() if k in known})
+    options = ort.RunOptions()
+    clock = threading.Timer(LONGEST, setattr, (options, "terminate", True))
+    clock.start()
+    try:
+        found = session.run(None, {k: _fed(v) for k, v in inputs.items() if k in known}, options)
+    except Exception as error:
+        if options.terminate:
+            raise UnfitInputs(f"has not ended on random inputs after {LONGEST:.0f} s: a loop whose end data decides?",
+                              what="the model", hint="record inputs and outputs, and run 'meta-infer compare "
+                              "--reference'") from error
+        raise
+    finally:
+        clock.cancel()
     return [_typed(array, output.type) for array, output in zip(found, session.get_outputs(), strict=True)]
 
 
@@ -97,10 +117,6 @@ def layer_references(model: Path, inputs: Mapping[str, np.ndarray], names: Seque
     return dict(zip(wanted, found, strict=True))
 
 
-class UnfitInputs(InputError):
-    """Made-up inputs that the model itself does not take: a shape operand at random, say."""
-
-
 @dataclass(frozen=True)
 class Reference:
     """What a package is compared with. `why` says why it is not ONNX Runtime, '' when it is."""
@@ -112,6 +128,8 @@ class Reference:
         """All outputs in order. Raises UnfitInputs where the reference cannot compute them."""
         try:
             return self.compute(inputs)
+        except UnfitInputs:
+            raise
         except Exception as error:  # ONNX Runtime's exception types, and numpy's, have no common base
             reason = " ".join(str(error).split())[:300]
             raise UnfitInputs(f"does not take the random inputs of a comparison: {reason}", what="the model",
