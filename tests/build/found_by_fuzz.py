@@ -22,6 +22,20 @@ FOUND: dict[str, tuple[int, str]] = {
             y = If (c) <then_branch = t () => (float p) { q = Unique (counts) p = Constant <value_float = 1.0> () },
                         else_branch = e () => (float r) { r = Constant <value_float = 2.0> () }>
         }"""),
+    "LRN of a tensor that may be empty": (13, """
+        (float[1,3,6,4] x, int64[1] at) => (y) <int64[1] far = {99}, int64[1] axis = {2}, int64[1] nine = {9}> {
+            first = Mod (at, nine)
+            part = Slice (x, first, far, axis)
+            y = LRN <alpha = 0.1, size = 1> (part)
+        }"""),
+    "convolution of channels that a loop tells": (11, """
+        (float[1,3,7] x, float[5,6,1] w) => (y) <int64 trips = {1}> {
+            wide = Loop (trips, "", x) <body = b (int64 i, bool go, float[?,?,?] h) => (bool on, float[?,?,?] h2) {
+                h2 = Concat <axis = 1> (h, h)
+                on = Identity (go)
+            }>
+            y = Conv (wide, w)
+        }"""),
     "Split of a size that data tells": (18, """
         (float[6,3] x) => (a, b) <int64[2] parts = {4, 14}> {
             kept = Abs (x)

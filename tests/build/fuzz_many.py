@@ -28,7 +28,7 @@ from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
 from meta_infer.runtime.session import Session, load
 
-from .fuzz import FAULTS, TOLERANCE, Verdict, check, error_of, load_profile, reduce, save
+from .fuzz import FAULTS, TOLERANCE, Verdict, check, error_of, load_profile, reduce, same_shape, save
 from .random_graphs import OPSETS, Case, random_case
 from .random_wide import EVERYTHING
 
@@ -134,7 +134,7 @@ def _differing(case: Case, package: Path) -> set[str]:
     for point in range(case.points):
         for name, a, b in zip(names, *(run[point] for run in runs), strict=True):
             wanted = case.values[name][point]
-            if a.tobytes() != b.tobytes() or a.shape != wanted.shape or a.dtype != wanted.dtype \
+            if a.tobytes() != b.tobytes() or not same_shape(a, wanted) or a.dtype != wanted.dtype \
                     or error_of(a, wanted) > TOLERANCE:
                 wrong.add(name)
     return wrong

@@ -72,7 +72,7 @@ def integers(s: Scope) -> str | None:
     if op in ("Neg", "Abs", "Sign", "Relu"):
         return s.emit(op, [x])
     if op in ("ReduceMax", "ReduceMean"):
-        return s.emit(op, [x], keepdims=s.rng.choice((0, 1)))
+        return s.emit(op, [x], keepdims=s.rng.choice((0, 1))) if all(a.size for a in s.find(x)) else None
     if op == "ReduceSum":
         return s.emit(op, [x], keepdims=1)
     if op == "ArgMax":

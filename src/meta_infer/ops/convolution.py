@@ -11,7 +11,7 @@ from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim, dim_max, product
 from meta_infer.ops.attrs import Attrs, int_of, ints_of
 from meta_infer.ops.auto_pad import pad_first, resolve_pads
-from meta_infer.ops.broadcast import text
+from meta_infer.ops.broadcast import is_found, same_dim, text
 from meta_infer.ops.elementwise import floats
 from meta_infer.ops.importing import attr_int, attr_ints, attr_text, core_node, present, shape_of, unsupported
 from meta_infer.ops.node_builder import NodeBuilder
@@ -40,7 +40,9 @@ def _check(ctx: InferContext, transposed: bool) -> tuple[TensorType, TensorType,
     if not isinstance(first, int) or not isinstance(second, int):
         raise ShapeError(f"weight {text(w.shape)} must have fixed channels")
     wanted, made = (first, second * group) if transposed else (second * group, first)
-    if x.shape[1] != wanted:
+    if is_found(x.shape[1]):
+        same_dim(x.shape[1], wanted)
+    elif x.shape[1] != wanted:
         raise ShapeError(f"input {text(x.shape)} has {x.shape[1]} channels, weight {text(w.shape)} with group {group} "
                          f"needs {wanted}")
     if made % group or wanted % group:

@@ -8,6 +8,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.shapes import Dim, bounds, ceildiv, dim_min, evaluate, symbols_of
+from meta_infer.ops.broadcast import is_found
 from meta_infer.ops.opdef import ShapeError
 
 Ints = tuple[int, ...]
@@ -21,11 +22,12 @@ def span(kernel: int, dilation: int) -> int:
 def output_size(size: Dim, kernel: int, stride: int, begin: int, end: int, dilation: int, ceil: bool = False) -> Dim:
     """Number of windows along one axis. Raises ShapeError when not even one fits.
 
-    With `ceil` a last partial window counts too, unless it would start in the end padding (as ONNX Runtime and
-    PyTorch do); it may be the only one.
+    Of a size that only data tells there may be none: an axis of 0 elements has no window of 1. With `ceil` a last
+    partial window counts too, unless it would start in the end padding (as ONNX Runtime and PyTorch do); it may be the
+    only one.
     """
     room = size + begin + end - span(kernel, dilation)
-    least = 1 - stride if ceil else 0
+    least = 1 - stride if ceil else -stride if is_found(size) else 0
     if bounds(room)[1] < least:
         raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end}")
     if evaluate(room, {symbol.name: symbol.lo for symbol in symbols_of(room)}) < least:
