@@ -28,6 +28,12 @@ FOUND: dict[str, tuple[int, str]] = {
             part = Slice (x, first, far, axis)
             y = LRN <alpha = 0.1, size = 1> (part)
         }"""),
+    "a pool of a tensor that may be empty": (17, """
+        (float[1,2,6,4] x, int64[1] at) => (y) <int64[1] far = {99}, int64[1] axis = {2}, int64[1] nine = {9}> {
+            first = Mod (at, nine)
+            part = Slice (x, first, far, axis)
+            y = MaxPool <kernel_shape = [1,2], strides = [2,1], ceil_mode = 1> (part)
+        }"""),
     "convolution of channels that a loop tells": (11, """
         (float[1,3,7] x, float[5,6,1] w) => (y) <int64 trips = {1}> {
             wide = Loop (trips, "", x) <body = b (int64 i, bool go, float[?,?,?] h) => (bool on, float[?,?,?] h2) {

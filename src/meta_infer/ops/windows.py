@@ -27,7 +27,7 @@ def output_size(size: Dim, kernel: int, stride: int, begin: int, end: int, dilat
     only one.
     """
     room = size + begin + end - span(kernel, dilation)
-    least = 1 - stride if ceil else -stride if is_found(size) else 0
+    least = -stride if is_found(size) else 1 - stride if ceil else 0
     if bounds(room)[1] < least:
         raise ShapeError(f"window of {span(kernel, dilation)} does not fit into {size} with padding {begin}, {end}")
     if evaluate(room, {symbol.name: symbol.lo for symbol in symbols_of(room)}) < least:
