@@ -15,23 +15,28 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from meta_infer.suite.cases import Case
-from meta_infer.suite.run_case import Outcome, run_case
+from meta_infer.suite.run_case import Compute, Outcome, compiled, run_case
 from meta_infer.support.errors import UsageError
 
+Run = Callable[[Case], Outcome]
 _TIMEOUT = 120.0                                        # seconds until a case counts as hanging
 
 
 def run_suite(cases: Sequence[Case], workers: int, results: Path | None = None,
-              done: Callable[[Outcome], None] = lambda outcome: None) -> list[Outcome]:
-    """Outcomes of all cases, in their order. With `results`, those it holds already are not run again."""
+              done: Callable[[Outcome], None] = lambda outcome: None, compute: Compute = compiled) -> list[Outcome]:
+    """Outcomes of all cases, in their order. With `results`, those it holds already are not run again.
+
+    `compute` runs a model: the compiler and its package, or another runtime that is counted by the same rules.
+    """
     known = {outcome.name: outcome for outcome in read_outcomes(results)} if results else {}
     left = [case for case in cases if case.name not in known]
     with tempfile.TemporaryDirectory(prefix="meta-infer-suite-") as folder:
-        for outcome in _outcomes(left, workers, Path(folder)):
+        for outcome in _outcomes(left, workers, partial(run_case, folder=Path(folder), compute=compute)):
             known[outcome.name] = outcome
             if results is not None:
                 with results.open("a", encoding="utf-8") as file:
@@ -59,11 +64,11 @@ def read_outcomes(path: Path) -> list[Outcome]:
 class _Worker:
     """A child process and the case it has in hand. The child was forked, so it has all cases already."""
 
-    def __init__(self, cases: Sequence[Case], folder: Path) -> None:
+    def __init__(self, cases: Sequence[Case], run: Run) -> None:
         self.connection, theirs = multiprocessing.Pipe()
         self.index, self.since, self.alive = -1, 0.0, True
         self.process = multiprocessing.get_context("fork").Process(
-            target=_serve, args=(cases, folder, theirs), daemon=True)
+            target=_serve, args=(cases, run, theirs), daemon=True)
         self.process.start()
         theirs.close()
 
@@ -77,7 +82,7 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(cases: Sequence[Case], folder: Path, parent: Connection) -> None:
+def _serve(cases: Sequence[Case], run: Run, parent: Connection) -> None:
     """A child: runs the cases whose numbers it is sent, until the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)         # Ctrl-C is the parent's to answer
     sys.stdout = open(os.devnull, "w")
@@ -86,17 +91,17 @@ def _serve(cases: Sequence[Case], folder: Path, parent: Connection) -> None:
             index = parent.recv()
         except EOFError:
             return
-        parent.send(run_case(cases[index], folder))
+        parent.send(run(cases[index]))
 
 
-def _outcomes(cases: Sequence[Case], workers: int, folder: Path) -> Iterator[Outcome]:
+def _outcomes(cases: Sequence[Case], workers: int, run: Run) -> Iterator[Outcome]:
     """Outcomes as they come."""
     waiting = list(reversed(range(len(cases))))
     busy: list[_Worker] = []
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:
-                busy.append(_Worker(cases, folder))
+                busy.append(_Worker(cases, run))
                 busy[-1].give(waiting.pop())
             ready = wait([worker.connection for worker in busy], timeout=1.0)
             for worker in list(busy):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -86,9 +87,9 @@ def run_reference(session: ort.InferenceSession, inputs: Mapping[str, np.ndarray
     return [_typed(array, output.type) for array, output in zip(found, session.get_outputs(), strict=True)]
 
 
-def _fed(array: np.ndarray) -> np.ndarray | ort.OrtValue:
-    """An array as ONNX Runtime takes it: types of ml_dtypes by the integers that hold them."""
-    if not dtype_of(array).is_narrow:
+def _fed(array: Any) -> Any:
+    """An array as ONNX Runtime takes it: types of ml_dtypes by the integers that hold them, all else as it is."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind in "OUS" or not dtype_of(array).is_narrow:
         return array
     kind = int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(as_storage(array)), kind)
