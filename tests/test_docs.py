@@ -80,9 +80,9 @@ def test_links_of_pages_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_switches_that_pages_name_exist(page: Path) -> None:
-    """Every META_INFER_ variable of a page is read somewhere; META_INFER_MODELS belongs to tests and benchmarks."""
+    """Every META_INFER_ variable of a page is read somewhere; some belong to tests and benchmarks."""
     known = set(SWITCH.findall((ROOT / "src/meta_infer/support/switches.py").read_text(encoding="utf-8")))
-    assert set(SWITCH.findall(page.read_text(encoding="utf-8"))) <= known | {"META_INFER_MODELS"}
+    assert set(SWITCH.findall(page.read_text(encoding="utf-8"))) <= known | {"META_INFER_MODELS", "META_INFER_FUZZ"}
 
 
 def test_the_page_of_switches_has_them_all() -> None:

@@ -1,6 +1,6 @@
 """Two thousand random graphs of all op kinds against ONNX Runtime, fifty in a package: `fuzz_many.py` says how.
 
-META_INFER_FUZZ_GRAPHS sets how many. Without it all are drawn in CI and with --full, elsewhere a tenth of them.
+META_INFER_FUZZ sets how many. Without it all are drawn in CI and with --full, elsewhere a tenth of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST_REFUSED = 0.01
 
 def test_packages_of_many_graphs_equal_onnx_runtime(full: bool, tmp_path: Path) -> None:
     default = GRAPHS if full or os.environ.get("CI") else GRAPHS // 10
-    count = int(os.environ.get("META_INFER_FUZZ_GRAPHS", default))
+    count = int(os.environ.get("META_INFER_FUZZ", default))
     with ProcessPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
         found = list(pool.map(_check, batches(FIRST, count, TOGETHER)))
     verdicts = {seed: verdict for batch in found for seed, verdict in batch.items()}
