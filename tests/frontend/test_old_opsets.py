@@ -46,3 +46,13 @@ def test_what_onnx_cannot_convert_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("Add", ["a", "b"], ["y"], broadcast=1)
     with pytest.raises(UnsupportedError, match="opset 6 is older than 7, and onnx cannot convert it"):
         import_model(saved(tmp_path / "m.onnx", node, (2, 3), (4,)))
+
+
+def test_dimensions_with_names_stay(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "old",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, None])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 3, None])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 6)], ir_version=3), path)
+    graph_found = import_model(path, {"x": "1..4,3,1..9"})
+    assert [str(dim) for dim in graph_found.values[graph_found.inputs[0]].shape] == ["N", "3", "x_d2"]

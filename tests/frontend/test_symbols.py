@@ -78,9 +78,9 @@ def test_a_range_nobody_gave_is_noted(make_model: Any, info: Any) -> None:
     graph = import_model(path, {"x0": "?,?,64..128:64,?"}, notes.append)
     assert graph.symbols["batch"] == Symbol("batch", 1, ENDLESS) and graph.symbols["batch"].usual == 8
     assert graph.symbols["height"] == Symbol("height", 64, 128, 64)
-    assert graph.symbols["W"] == Symbol("W", 32, ENDLESS) and graph.symbols["W"].usual == 640
+    assert graph.symbols["W"] == Symbol("W", 1, ENDLESS) and graph.symbols["W"].usual == 640
     assert notes == [
-        "input 'x0': no range given, taking x0=1..8,?,?,32..640; more of axis 0 and axis 3 runs too, in memory "
+        "input 'x0': no range given, taking x0=1..8,?,?,1..640; more of axis 0 and axis 3 runs too, in memory "
         "obtained then; set it with --shape x0=LO..HI,?,?,LO..HI",
         "input 'x1': no range given, taking x1=1..8,1..512; more of axis 0 and axis 1 runs too, in memory "
         "obtained then; set it with --shape x1=LO..HI,LO..HI"]

@@ -25,7 +25,7 @@ from typing import Generic, TypeVar
 from meta_infer.frontend.shape_mismatch import ShapeMismatch
 from meta_infer.frontend.symbols import DimRange, DimSpec, OpenDim
 from meta_infer.ir.graph import Shape
-from meta_infer.ir.shapes import Dim, substitute, symbols_of
+from meta_infer.ir.shapes import UNBOUNDED, Dim, substitute, symbols_of
 from meta_infer.support.errors import MetaInferError
 
 Result = TypeVar("Result")
@@ -40,11 +40,12 @@ _SPATIAL_SIZES = (48, 32, 224, 256, 64, 28, 96, 128, 160, 192, 240, 288, 299, 30
 _CHANNELS = (3, 1, 4, 2)
 _LOWEST = (2, 4, 8, 16, 32)
 _MOST_NUMBERS = 8
+_MOST_ELEMENTS = 100_000                                 # larger numbers are no sizes that a list of things has
 # The search gives up after so many imports, or, but for the first few, once they have gone through so many nodes.
 _MOST_TRIES, _FIRST_TRIES, _MOST_NODES = 120, 12, 20_000
 
-ENDLESS = 1 << 20
-"""End of a range that the model does not end: a size nobody has reached yet."""
+ENDLESS = UNBOUNDED
+"""End of a range that the model does not end."""
 
 Choice = Mapping[str, DimSpec]
 
@@ -90,6 +91,8 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
             break
         except ShapeMismatch as error:
             failure = error
+        if first is None and (found := _above(usual, failure, attempt)) is not None:
+            return found
         first = first or failure
         changes = _narrower(dims, choice, failure)
         for change in sorted(changes, key=lambda c: _disagreements(failure.shapes, dims, c)):
@@ -115,16 +118,33 @@ def find_ranges(dims: Sequence[OpenDim], attempt: Callable[[Choice], Result]) ->
 def _without_end(result: Result, choice: Choice, attempt: Callable[[Choice], Result]) -> tuple[Result, Choice]:
     """Ranges that go on as far as the model allows: their ends become the sizes that memory is planned for."""
     ranges = {key: spec for key, spec in choice.items() if isinstance(spec, DimRange)}
-    longer = {key: replace(spec, hi=spec.lo + (ENDLESS - spec.lo) // spec.step * spec.step, usual=spec.hi)
-              for key, spec in ranges.items()}
-    for change in (longer, *({key: spec} for key, spec in longer.items())) if longer else ():
+    longer = {key: _endless(spec) for key, spec in ranges.items()}
+    wholly = {key: replace(spec, lo=1) for key, spec in longer.items() if spec.step == 1}
+    for key, change in [("", wholly), ("", longer), *((key, {key: spec}) for key, spec in longer.items())]:
+        if not change:
+            continue
         try:
             result, choice = attempt({**choice, **change}), {**choice, **change}
         except (ShapeMismatch, MetaInferError):
             continue
-        if change is longer:
+        if not key and len(change) == len(longer):
             break
     return result, choice
+
+
+def _endless(spec: DimRange) -> DimRange:
+    return replace(spec, hi=spec.lo + (ENDLESS - spec.lo) // spec.step * spec.step, usual=spec.usual or spec.hi)
+
+
+def _above(usual: Choice, failure: ShapeMismatch, attempt: Callable[[Choice], Result]) -> Found[Result] | None:
+    """What import makes when only the usual ends were too low: the best hundred of eight, say."""
+    most = max((number for number in failure.numbers if number < _MOST_ELEMENTS), default=0)
+    open_ended = {key: _endless(replace(spec, usual=max(spec.hi, 2 * most))) if isinstance(spec, DimRange) else spec
+                  for key, spec in usual.items()}
+    try:
+        return Found(attempt(open_ended), open_ended, ())
+    except (ShapeMismatch, MetaInferError):
+        return None
 
 
 def _reaches(choice: Choice, attempt: Callable[[Choice], object]) -> float:

@@ -25,15 +25,44 @@ def raise_opset(proto: onnx.ModelProto, note: Callable[[str], None] | None) -> o
     spread = onnx.ModelProto()
     spread.CopyFrom(proto)
     _spread_operands(spread)
+    names = _number_dims(spread)
     try:
         converted = version_converter.convert_version(spread, OLDEST_OPSET)
     except Exception as error:                           # C++ code of onnx: whatever it throws comes as such
         reason = " ".join(str(error).split())
         raise UnsupportedError(f"opset {opset} is older than {OLDEST_OPSET}, and onnx cannot convert it: {reason}",
                                what="the model", hint="export the model again with opset 13 or newer") from error
+    _name_dims(converted, names)
     if note is not None:
         note(f"opset {opset} was converted to {OLDEST_OPSET} by onnx.version_converter")
     return converted
+
+
+_FIRST_NUMBER = 7_340_033                                # a prime, and no size of a model before opset 7
+
+
+def _number_dims(proto: onnx.ModelProto) -> dict[int, str]:
+    """Give dimensions with a name, or none, numbers that no other has: the converter takes only numbers."""
+    names: dict[str, int] = {}
+    del proto.graph.value_info[:]
+    for value in (*proto.graph.input, *proto.graph.output):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value"):
+                name = dim.dim_param or f"{value.name}/{axis}"
+                dim.dim_value = names.setdefault(name, _FIRST_NUMBER + 2 * len(names))
+    return {number: name for name, number in names.items()}
+
+
+def _name_dims(proto: onnx.ModelProto, names: Mapping[int, str]) -> None:
+    """Give the numbered dimensions their names back; what else the converter wrote down of shapes goes."""
+    del proto.graph.value_info[:]
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_value in names:
+                name = names[dim.dim_value]
+                dim.Clear()
+                if "/" not in name:
+                    dim.dim_param = name
 
 
 def _spread_operands(proto: onnx.ModelProto) -> None:

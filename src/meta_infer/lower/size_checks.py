@@ -5,7 +5,8 @@ from __future__ import annotations
 from meta_infer.ir.graph import Node
 from meta_infer.ir.group import Group
 from meta_infer.ir.program import CheckDims, Command
-from meta_infer.ir.shapes import product
+from meta_infer.ir.shapes import bounds, dim_min, product
+from meta_infer.ops.attrs import dims_of, int_of
 from meta_infer.ops.broadcast import is_found, text
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import InternalError
@@ -20,6 +21,8 @@ def size_checks(group: Group) -> list[Command]:
         if op_named(node.op).expr is not None:
             _verify_settled(group, node)
     node = group.anchor
+    if node.op == "TopK":
+        return _enough_to_pick(group)
     if node.op not in ("AssertShape", "Expand", "Reshape"):
         return []
     old, new = group.values[node.inputs[0]].shape, group.values[node.outputs[0]].shape
@@ -32,6 +35,15 @@ def size_checks(group: Group) -> list[Command]:
         return [CheckDims(a, b, f"{said}, {a}") for a, b in pairs]
     # A size of 1 is repeated; any other must be the new one.
     return [CheckDims((a - 1) * (a - b), 0, f"{said}, ({a} - 1) * ({a} - ({b}))") for a, b in pairs]
+
+
+def _enough_to_pick(group: Group) -> list[Command]:
+    """That the axis of a TopK holds k elements, where only a run can tell."""
+    node, axis = group.anchor, int_of(group.anchor.attrs, "axis")
+    (k,), size = dims_of(node.attrs, "k"), group.values[node.inputs[0]].shape[axis]
+    if bounds(k - size)[1] <= 0:
+        return []
+    return [CheckDims(dim_min(k, size), k, f"{node.label}: axis {axis} has fewer than k elements, {size}")]
 
 
 def _verify_settled(group: Group, node: Node) -> None:

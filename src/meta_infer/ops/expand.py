@@ -57,10 +57,10 @@ def _expand_to_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     rank = max(math.length(asked), len(old))
     own = (1,) * (rank - len(old)) + old
     padded = math.pad_front(asked, rank, 1)
-    found = bind_dims(node, ctx, math.where(math.equal(padded, 1), math.dims(own), padded), [(0, UNBOUNDED)] * rank,
-                      "expand")
-    x, shape = node.inputs[0], tuple(size if dim == 1 or bounds(dim)[0] < 2 else dim
-                                     for dim, size in zip(own, found, strict=True))
+    ranges = [(0, UNBOUNDED) if dim == 1 or bounds(dim)[0] < 2 else (1, bounds(dim)[1]) for dim in own]
+    # An axis of several elements keeps its size: another is out of range, or found not to fit where Expand runs.
+    x, shape = node.inputs[0], bind_dims(node, ctx, math.where(math.equal(padded, 1), math.dims(own), padded), ranges,
+                                         "expand")
     for axis, dim in enumerate(own):
         if dim == 1 or bounds(dim)[0] > 1:
             continue

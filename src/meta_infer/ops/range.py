@@ -24,7 +24,7 @@ from meta_infer.ops.opdef import (
     TensorType,
 )
 from meta_infer.ops.size_math import SizeMath
-from meta_infer.support.dtypes import FLOAT64, INT64
+from meta_infer.support.dtypes import BOOL, FLOAT64, INT64
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
@@ -58,7 +58,8 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     start, limit, delta = (math.cast(name, wide) for name in node.inputs)
     span = math.sub(limit, start)
     count = math.ceil_quotient(span, delta) if dtype.is_float else math.ceil_div(span, delta)
-    (size,) = bind_dims(node, ctx, math.max(count, 0), [(0, UNBOUNDED)], "range")
+    counted = math.where(math.cast(delta, BOOL), math.max(count, 0), -1)     # a step of 0 has no size
+    (size,) = bind_dims(node, ctx, counted, [(0, UNBOUNDED)], "range")
     steps, scaled = ctx.fresh("steps"), ctx.fresh(node.outputs[0])
     ctx.emit(core_node(node, "Iota", (), (steps,), size=(size,)))
     typed = math.cast(steps, dtype)

@@ -197,7 +197,9 @@ def _import_computed_axes(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     axes, sizes, rank = math.vector(node.inputs[1], "axes"), math.dims(shape), len(shape)
     reduced = math.among(axes, rank)
     ranges = [(min(low, 1), max(high, 1)) for low, high in map(bounds, shape)]
-    apart = [bind_dims(node, ctx, math.where(reduced, *pair), ranges, "reduce") for pair in ((1, sizes), (sizes, 1))]
+    named = math.reduce("Max", math.max(axes, math.sub(-1, axes)), 0)     # an axis a, or -1 - a from the end
+    sized = math.where(math.less(named, rank), sizes, -1)    # no sizes: an error of the run
+    apart = [bind_dims(node, ctx, math.where(reduced, *pair), ranges, "reduce") for pair in ((1, sized), (sized, 1))]
     split, kept = ctx.fresh(node.inputs[0]), ctx.fresh(node.outputs[0])
     ctx.emit(core_node(node, "Reshape", node.inputs[:1], (split,), shape=tuple(d for two in zip(*apart, strict=True)
                                                                                for d in two)))

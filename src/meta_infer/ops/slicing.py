@@ -144,6 +144,8 @@ def _computed(node: OnnxNode, ctx: ImportContext) -> tuple[Node, ...]:
     stop = math.from_front(ends, at)
     stop = math.where(down, math.max(math.min(stop, last), -1), math.min(math.max(stop, 0), at))
     taken = math.min(math.max(math.ceil_div(math.sub(stop, first), steps), 0), at)
+    taken = math.where(math.equal(steps, 0), -1, taken)      # no size: an error of the run
+    steps = math.min(math.max(steps, -UNBOUNDED), UNBOUNDED)
     high = max((max(bounds(d)[1], 0) for d in shape), default=0)
     known = ctx.known(axes)
     if known is None:                                    # any axis may be cut
@@ -215,7 +217,7 @@ def _import_split_input(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
 
 
 def _split_by_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
-    """Sizes that data tells. A part ends where the input ends, whatever its size says."""
+    """Sizes that data tells; those that do not add up to the axis are an error of the run."""
     shape, math = shape_of(node, ctx), SizeMath(node, ctx)
     axis = axis_in(node, attr_int(node, "axis"), len(shape))
     sizes = math.vector(node.inputs[1], "split")
@@ -225,7 +227,10 @@ def _split_by_data(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     stops = math.min(math.running_sum(math.max(sizes, 0)), math.dims((shape[axis],)))
     ends = bind_dims(node, ctx, stops, [(0, most)] * count, "split_end")
     firsts = math.pad_front(math.part(stops, 0, count - 1), count, 0)
-    parts = bind_dims(node, ctx, math.sub(stops, firsts), [(0, most)] * count, "split")
+    whole = math.equal(math.reduce("Sum", math.max(sizes, 0), 0), math.dims((shape[axis],)))
+    fits = math.both(whole, math.equal(math.reduce("Min", math.min(sizes, 0), 0), 0))
+    found = math.where(fits, math.sub(stops, firsts), -1)    # no size: an error of the run
+    parts = bind_dims(node, ctx, found, [(0, most)] * count, "split")
     for name, start, part in zip(node.outputs, (0, *ends), parts, strict=False):
         first = _placed((start,), (axis,), (0,) * len(shape))
         if name:

@@ -48,9 +48,18 @@ class CompareResult:
         return first_beyond((*self.layers, *self.outputs))
 
 
+def _inputs(graph: Graph, dims: Mapping[str, int], seed: int) -> dict[str, np.ndarray]:
+    """Random inputs. Raises UnfitInputs when the machine has no memory for them."""
+    try:
+        return random_inputs(graph, dims, seed)
+    except MemoryError as error:
+        raise UnfitInputs(f"has inputs that this machine has no memory for: {error}", what="the model",
+                          hint="compare it where there is enough") from error
+
+
 def make_vector(reference: Reference, graph: Graph, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """A test to bundle: random inputs of modest size, and the reference's outputs for them, both by name."""
-    inputs = random_inputs(graph, small_point(graph.input_symbols), seed)
+    inputs = _inputs(graph, small_point(graph.input_symbols), seed)
     outputs = reference.run(inputs)
     return inputs, dict(zip(names_of(graph, graph.outputs), outputs, strict=True))
 
@@ -72,7 +81,7 @@ def verify_package(package: Path, reference: Reference, graph: Graph, *, samples
     with load(package, threads=threads, target=target) as session:
         for i in range(samples):
             dims = points[i % len(points)]
-            inputs = random_inputs(graph, dims, seed + i)
+            inputs = _inputs(graph, dims, seed + i)
             try:
                 theirs = reference.run(inputs)
             except UnfitInputs as error:
@@ -158,7 +167,7 @@ def compare_package(package: Path, model: Path, *, shape: tuple[str, ...] = (), 
     if not layers:
         return CompareResult(outputs, note=notes)
     dims = small_point(graph.input_symbols)
-    inputs = random_inputs(graph, dims, seed)
+    inputs = _inputs(graph, dims, seed)
     with load(package, threads=threads, target=target) as session:
         inner = session.layers(inputs)
     known = layer_references(model, inputs, list(inner)) if not reference.why else layers_in_numpy(graph, inputs)

@@ -131,6 +131,9 @@ class Reference:
             return self.compute(inputs)
         except UnfitInputs:
             raise
+        except MemoryError as error:
+            raise UnfitInputs("takes more memory than this machine has", what="the model",
+                              hint="run it where there is enough") from error
         except Exception as error:  # ONNX Runtime's exception types, and numpy's, have no common base
             reason = " ".join(str(error).split())[:300]
             raise UnfitInputs(f"does not take the random inputs of a comparison: {reason}", what="the model",
