@@ -39,7 +39,7 @@ from meta_infer.report.build_report import (
 from meta_infer.search.default_plan import default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
 from meta_infer.support.collector import rare_collections
-from meta_infer.support.errors import VerificationError
+from meta_infer.support.errors import ToolchainError, VerificationError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
@@ -135,9 +135,14 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     comparisons: tuple[TensorComparison, ...] = ()
     for host in (host for host in hosts if host.runs_on(here)):
         with trace.step("verify", **target_of(config, host)) as figures:
-            found = verify_package(config.package_path, reference, imported, samples=config.verify_samples,
-                                   seed=config.seed, tolerance=config.tolerance, threads=config.threads,
-                                   target=host.isa)
+            try:
+                found = verify_package(config.package_path, reference, imported, samples=config.verify_samples,
+                                       seed=config.seed, tolerance=config.tolerance, threads=config.threads,
+                                       target=host.isa)
+            except UnfitInputs as error:
+                trace.warn(f"not verified: {error.problem}; {error.hint}")
+                report["warnings"] = list(trace.warnings)
+                continue
             worst = max(found, key=lambda c: c.distance.relative)
             figures |= {"outputs_compared": len(found), "worst_relative": worst.distance.relative}
         comparisons += found
@@ -182,7 +187,13 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
         return "\n".join(sources)
 
     with trace.step("compile", **known) as figures:
-        artifact = backend.compile(sources, host)
+        try:
+            artifact = backend.compile(sources, host)
+        except ToolchainError as error:
+            if config.custom:
+                files = ", ".join(map(str, config.custom))
+                error.hint = f"look at the C text in {files} first: it stands in that source"
+            raise
         figures |= {"code_bytes": len(artifact.library), "compiler_calls": artifact.compiler_calls}
     if config.stop_after == "compile":
         return f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}"
