@@ -92,9 +92,10 @@ def test_no_file(tmp_path: Path) -> None:
 
 def test_a_fault_in_the_c_text_is_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ops = tmp_path / "wrong_c.py"
-    ops.write_text("from meta_infer.custom import *\n"
-                   "OPS = (c_op('Typo', domain='com.example', infer=same_as_input, reference=lambda attrs, a: (a[0],),\n"
-                   "            source='for (int64_t i = begin; i < end; i++) out0[i] = in_0[i];'),)\n")
+    ops.write_text(
+        "from meta_infer.custom import *\n"
+        "OPS = (c_op('Typo', domain='com.example', infer=same_as_input, reference=lambda attrs, a: (a[0],),\n"
+        "            source='for (int64_t i = begin; i < end; i++) out0[i] = in_0[i];'),)\n")
     node = helper.make_node("Typo", ["x"], ["y"], domain="com.example")
     graph = helper.make_graph([node], "m", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])])
