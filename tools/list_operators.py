@@ -61,7 +61,8 @@ folded into its weights first.
 GAPS_HEAD = """
 ## Known gaps
 
-Valid ONNX that is refused, by the operator it is a case of (`src/meta_infer/ops/gaps.py`).
+Valid ONNX that is refused, by the operator it is a case of (`src/meta_infer/ops/gaps.py`). Operators on strings, on
+sequences and optionals, and for training stay out as a whole.
 
 """
 

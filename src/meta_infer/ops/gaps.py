@@ -39,7 +39,7 @@ GAPS: tuple[Gap, ...] = (
     Gap("LSTM", "an activation that ONNX does not list for it", "its meaning is not defined", "a listed one"),
     Gap("RNN", "an activation that ONNX does not list for it", "its meaning is not defined", "a listed one"),
     Gap("GRU", "ScaledTanh without activation_alpha and activation_beta", "ONNX gives it no defaults", "both lists"),
-    Gap("Cast", "to strings, bfloat16, float8 or 4-bit types", "not computed with", "float32, float16, integers, bool"),
+    Gap("Cast", "to and from strings", "tensors of strings are not supported", "convert outside of the model"),
     Gap("Loop", "a carried value that changes its rank or dtype", "the body would be another in every pass",
         "Reshape to one rank"),
     Gap("Loop", "carried sequences and optionals", "only tensors have memory", "Concat in the body, or a scan output"),
