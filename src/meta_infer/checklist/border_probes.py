@@ -52,7 +52,7 @@ def _names_unlike(subject: Subject, params: NameParams) -> Iterator[Fact]:
 
 
 def _range(symbol: Symbol) -> str:
-    high = "any size" if is_unbounded(symbol) else str(symbol.usual or symbol.hi)
+    high = "any size" if is_unbounded(symbol) and not symbol.usual else str(symbol.usual or symbol.hi)
     return f"{symbol.lo}..{high}" + (f", multiples of {symbol.step}" if symbol.step > 1 else "")
 
 
