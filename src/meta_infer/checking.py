@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from meta_infer.api import build_from
@@ -28,7 +29,7 @@ from meta_infer.verify.package_check import (
     read_arrays,
     verify_package,
 )
-from meta_infer.verify.reference import choose_reference
+from meta_infer.verify.reference import Reference, choose_reference
 
 
 def compare(package: str | Path, model: str | Path | None = None, *, reference: str | Path | None = None,
@@ -95,6 +96,11 @@ class _Trials:
     def path(self) -> Path:
         return self.config.package_path
 
+    @cached_property
+    def reference(self) -> Reference:
+        """What all builds are compared with: made once."""
+        return choose_reference(self.config.model, self.graph)
+
     def find(self) -> Bisection:
         if self.right(()):
             return Bisection((), "nothing is guilty: built again with the same choices it is right, so build it again")
@@ -129,8 +135,7 @@ class _Trials:
         key = frozenset(off)
         if key not in self.known:
             build_from(self.config_without(off))
-            reference = choose_reference(self.config.model, self.graph)
-            beyond = first_beyond(verify_package(self.path, reference, self.graph, samples=self.samples,
+            beyond = first_beyond(verify_package(self.path, self.reference, self.graph, samples=self.samples,
                                                  seed=self.seed, tolerance=self.tolerance, target=self.config.isa[0]))
             self.known[key] = beyond is None
             verdict = "right" if beyond is None else f"wrong, {beyond.name!r} is off by {beyond.distance.relative:.2g}"

@@ -69,6 +69,13 @@ def check_shapes(ctx: InferContext, gates: int, states: Mapping[int, str], peeph
     return x.shape, directions, hidden
 
 
+def one_state_types(ctx: InferContext, gates: int) -> tuple[TensorType, ...]:
+    """Of a cell with one state (RNN, GRU): Y [steps, directions, batch, hidden] and Y_h [directions, batch, hidden]."""
+    (steps, batch, _), directions, hidden = check_shapes(ctx, gates, {5: "initial_h"})
+    dtype = ctx.input(0).dtype
+    return TensorType(dtype, (steps, directions, batch, hidden)), TensorType(dtype, (directions, batch, hidden))
+
+
 def import_recurrent(node: OnnxNode, ctx: ImportContext, default: tuple[str, ...], states: Iterable[int],
                      **attrs: Attr) -> Iterable[Node]:
     """The core node for an ONNX node, between transposes for layout 1 (which exists since opset 14).

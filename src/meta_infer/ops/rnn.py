@@ -13,11 +13,11 @@ from meta_infer.ops.attrs import Attrs
 from meta_infer.ops.opdef import ImportContext, InferContext, OnnxImport, OnnxNode, OpDef, Sample, TensorType
 from meta_infer.ops.recurrent import (
     activation_samples,
-    check_shapes,
     clipped,
     directions_of,
     flops_of,
     import_recurrent,
+    one_state_types,
     operand,
     recurrent_samples,
     run_steps,
@@ -29,10 +29,7 @@ GATES = 1
 
 
 def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
-    """Y [steps, directions, batch, hidden] and Y_h [directions, batch, hidden]."""
-    (steps, batch, _), directions, hidden = check_shapes(ctx, GATES, {5: "initial_h"})
-    dtype = ctx.input(0).dtype
-    return TensorType(dtype, (steps, directions, batch, hidden)), TensorType(dtype, (directions, batch, hidden))
+    return one_state_types(ctx, GATES)
 
 
 def _reference(attrs: Attrs, arrays: Sequence[np.ndarray | None]) -> tuple[np.ndarray, ...]:
