@@ -17,7 +17,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.shapes import Dim, Expr, Symbol, evaluate, symbols_of
 from meta_infer.ir.verify_loop import verify_func
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.tuning import corners, feasible
 from meta_infer.ops.infer import counted_symbols, infer_node
 from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import op_named
@@ -335,21 +336,33 @@ def _output(value: Value, layouts: Mapping[str, Layout], known: Mapping[str, int
     return Memory(value.name, value.dtype, int(np.prod([evaluate(d, known) for d in physical])))
 
 
+def corner_variants(case: Case, kernel: Kernel, profile: Profile = PROFILE) -> Iterator[Variant]:
+    """Every variant of a kernel for a case, with its knobs at all corners that are feasible."""
+    for variant in kernel.variants(case.group, profile):
+        knobs = kernel.knobs(case.group, variant, profile)
+        assert {k.name for k in knobs} == set(variant.knobs), "every knob needs a value, every value its knob"
+        assert all(variant.knobs[k.name] in k.values for k in knobs), "a knob's default is one of its values"
+        yield from feasible(corners(kernel, case.group, variant, profile))[0]
+
+
 def check_case(case: Case, kernel: Kernel, rtol: float = 1e-5, atol: float = 1e-6, profile: Profile = PROFILE,
-               engines: Sequence[str] = ("c",)) -> int:
-    """Run every variant of `kernel` for a case, compare with the reference; the number of variants.
+               engines: Sequence[str] = ("c",), all_corners: bool = False) -> int:
+    """Run every variant of `kernel` for a case (`all_corners`: with its knobs at their ends too), compare with the
+    reference; the number of variants.
 
     Chunks are run in order and in a random order, which must give bitwise equal results.
     """
     want, count = reference(case), 0
-    for variant in kernel.variants(case.group, profile):
+    variants = corner_variants(case, kernel, profile) if all_corners else kernel.variants(case.group, profile)
+    for variant in variants:
         count += 1
         layouts = layouts_of(variant, case.group)
         for engine in engines:
             got = run_group(case.group, kernel, variant, layouts, case.arrays, profile, engine=engine)
             for name, array in got.items():
                 assert array.dtype == want[name].dtype and array.shape == want[name].shape
-                np.testing.assert_allclose(array, want[name], rtol, atol, err_msg=f"{variant.name} {engine} {name}")
+                what = f"{variant.name} {dict(variant.knobs)} {engine} {name}"
+                np.testing.assert_allclose(array, want[name], rtol, atol, err_msg=what)
             if engine == "c":
                 again = run_group(case.group, kernel, variant, layouts, case.arrays, profile, seed=count)
                 for name, array in got.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -64,6 +65,45 @@ class Lowering:
     temps: tuple[Temp, ...] = ()
 
 
+KnobValue = int | str
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A choice inside a variant, and the values worth trying, in a sensible order; its default is among them."""
+
+    name: str
+    values: tuple[KnobValue, ...]
+
+
+Reason = Literal["registers", "cache", "alignment", "shape", "code", "isa"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a variant cannot have these knob values: `reason` is counted, `detail` is read by people.
+
+    registers  accumulators and operands exceed the vector registers.
+    cache      what has to stay in a cache is larger than it.
+    alignment  a size is no multiple of what the code needs.
+    shape      larger than the problem: the same code as a smaller value, or none.
+    code       more statements than a kernel may have.
+    isa        the instruction set lacks what it needs.
+    """
+
+    knobs: Mapping[str, KnobValue]
+    reason: Reason
+    detail: str
+
+
+def _no_knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return ()
+
+
+def _no_choice(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant:
+    return variant
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel class.
@@ -71,10 +111,14 @@ class Kernel:
     anchors   ops it can compute as a group's anchor.
     variants  (group, profile) -> feasible variants, best guess first; empty when the group is out of reach.
               A variant that takes blocked layouts lists them for every 4-D (3-D) operand it wants blocked.
-    lower     (group, variant, layouts of all group inputs and outputs, profile) -> Lowering.
+    lower     (group, variant, layouts of all group inputs and outputs, profile) -> Lowering. Reads the variant's knobs.
+    knobs     (group, variant, profile) -> what can be chosen inside the variant; `variant.knobs` has a value for each.
+    tune      (group, variant, values of some knobs, profile) -> the variant with them, or why that cannot be.
     """
 
     name: str
     anchors: tuple[str, ...]
     variants: Callable[[Group, Profile], Iterable[Variant]]
     lower: Callable[[Group, Variant, Mapping[str, Layout], Profile], Lowering]
+    knobs: Callable[[Group, Variant, Profile], tuple[Knob, ...]] = _no_knobs
+    tune: Callable[[Group, Variant, Mapping[str, KnobValue], Profile], Variant | Refusal] = _no_choice

@@ -1,9 +1,10 @@
 """One plain rule per kernel class, used before any search has run.
 
-Heavy groups (convolution, matrix products, recurrences) take the first variant that their kernels offer: kernels
-list their best guess first, and the cost of a layout conversion is small beside the work. All other groups take the
-variant that needs the fewest bytes of layout conversion, so a chain that is blocked stays blocked until something
-needs it plain. Ties go to the earlier variant.
+Heavy groups (convolution, matrix products, recurrences) take the variant that its kernel guesses to be quickest, or
+the first one where the first has no guess: kernels list their best first, and the cost of a layout conversion is
+small beside the work. All other groups take the variant that needs the fewest bytes of layout conversion, so a chain
+that is blocked stays blocked until something needs it plain. Ties go to the earlier variant. A variant that adds more
+error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN"})
+
+RISK_LIMIT = 1e-4
+"""The relative error beyond rounding that a variant may add without anybody having looked at the model's accuracy."""
 
 Cover = Callable[[Graph], Sequence[Group]]
 Variants = Callable[[Group, Profile], Iterable[Variant]]
@@ -45,7 +49,7 @@ def conversion_bytes(group: Group, variant: Variant, have: Mapping[str, set[Layo
 
 def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]]) -> Variant:
     if group.anchor.op in HEAVY:
-        return candidates[0]
+        return min((c for c in candidates if c.cost), key=lambda c: c.cost) if candidates[0].cost else candidates[0]
     return min(candidates, key=lambda v: conversion_bytes(group, v, have))
 
 
@@ -74,7 +78,7 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
         elif op.is_view and not group.epilogue:
             chosen = view_variant(group)
         else:
-            candidates = list(variants(group, profile))
+            candidates = [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
             if not candidates:
                 shapes = ", ".join(str(group.values[n]) for n in (*group.inputs, *group.outputs))
                 raise UnsupportedError(f"no kernel computes {group.label} on ({shapes})", what=group.anchor.label,
