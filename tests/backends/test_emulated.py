@@ -24,7 +24,7 @@ from tests.build.sized_models import CASES
 from tests.emulators import need_emulator
 from tests.models.control_flow import if_and_loop
 
-TARGETS = ("x86-64-v2", "x86-64-v3", "aarch64")
+TARGETS = ("x86-64-v2", "x86-64-v3", "aarch64", "riscv64")
 by_target = pytest.mark.parametrize("isa", TARGETS)
 
 
@@ -123,7 +123,7 @@ def test_wrong_requests(block: tuple[Path, Path], tmp_path: Path) -> None:
     need_emulator("aarch64")
     with pytest.raises(InputError, match="no such input"):
         execute_emulated(block[1], [{"y": np.zeros(1, np.float32)}], 1, 0, 60.0, "aarch64")
-    with pytest.raises(UsageError, match="no target 'riscv64'"):
-        execute_emulated(block[1], batches(1), 1, 0, 60.0, "riscv64")
+    with pytest.raises(UsageError, match="no target 'x86-64-v4'"):
+        execute_emulated(block[1], batches(1), 1, 0, 60.0, "x86-64-v4")
     failed = execute_emulated(block[1], batches(1), 1000, 0, 60.0, "aarch64")
     assert isinstance(failed, Failure) and "threads" in failed.reason

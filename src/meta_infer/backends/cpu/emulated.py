@@ -29,6 +29,7 @@ EMULATORS: Mapping[str, tuple[str, ...]] = {
     "x86-64-v2": ("qemu-x86_64-static", "-cpu", "Nehalem"),
     "x86-64-v3": ("qemu-x86_64-static", "-cpu", "Haswell"),
     "aarch64": ("qemu-aarch64-static", "-cpu", "cortex-a53"),
+    "riscv64": ("qemu-riscv64-static", "-cpu", "rv64"),
 }
 HINT = "apt-get install qemu-user-static"
 _MAGIC = int.from_bytes(b"MI-REQ1", "little")

@@ -5,11 +5,14 @@
 
 #include <linux/elf.h>
 
-/* Relocation numbers: those the processor supplements call RELATIVE, 64 or ABS64, GLOB_DAT and JUMP_SLOT. */
+/* Relocation numbers: those the processor supplements call RELATIVE, 64 or ABS64, GLOB_DAT and JUMP_SLOT (RISC-V has
+ * no GLOB_DAT: 64 serves for both). */
 #if defined(__x86_64__)
 enum { MACHINE = EM_X86_64, RELATIVE = 8, ADDRESS = 1, DATA = 6, CALL = 7 };
 #elif defined(__aarch64__)
 enum { MACHINE = EM_AARCH64, RELATIVE = 1027, ADDRESS = 257, DATA = 1025, CALL = 1026 };
+#elif defined(__riscv)
+enum { MACHINE = EM_RISCV, RELATIVE = 3, ADDRESS = 2, DATA = -1, CALL = 5 };
 #endif
 enum { TAGS = 35, GNU_HASH_TAG = 0x6ffffef5 };
 

@@ -36,6 +36,20 @@ static long raw(long number, long a, long b, long c, long d, long e, long f) {
     __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
     return x0;
 }
+#elif defined(__riscv) && __riscv_xlen == 64
+__asm__(".globl _start\n_start:\n\tmv a0, sp\n\tandi sp, sp, -16\n\tcall driver_start\n\tebreak\n");
+
+static long raw(long number, long a, long b, long c, long d, long e, long f) {
+    register long a7 __asm__("a7") = number;
+    register long a0 __asm__("a0") = a;
+    register long a1 __asm__("a1") = b;
+    register long a2 __asm__("a2") = c;
+    register long a3 __asm__("a3") = d;
+    register long a4 __asm__("a4") = e;
+    register long a5 __asm__("a5") = f;
+    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5) : "memory");
+    return a0;
+}
 #else
 #error "the driver knows no system calls of this processor: add them here and its relocations in mi_driver_elf.c"
 #endif
