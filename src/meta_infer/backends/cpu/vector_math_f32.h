@@ -70,10 +70,24 @@ INLINE V tanh_V(V x) {
     return (V)((I)select_V((I)(a < 0.625f), near, far) | sign);
 }
 
-/* 1 / (1 + e^-x), from e^-|x| so that nothing overflows and small results keep their digits. */
+/* 1 / (1 + e^-x) with e^-x = 2^n p: x = -n ln 2 + r, p a minimax polynomial of e^-r. As 2^-h / (2^-h + 2^(n-h) p) with
+   h = n / 2 nothing overflows, small results keep their digits and the division alone rounds denormals. */
 INLINE V sigmoid_V(V x) {
-    const V e = exp_V(-abs_V(x));
-    return select_V((I)(x < 0.0f), e, splat_V(1.0f)) / (1.0f + e);
+    const V clamped = min_V(splat_V(104.0f), max_V(splat_V(-104.0f), x));    /* in this order NaN stays */
+    const V shifted = mad_V(clamped, splat_V(-1.44269504088896341f), splat_V(12582912.0f));
+    const V n = shifted - 12582912.0f;
+    V r = mad_V(n, splat_V(0.693359375f), clamped);                          /* exact, as in exp */
+    r = mad_V(n, splat_V(-2.12194440e-4f), r);
+    const V z = r * r;
+    V p = mad_V(r, splat_V(1.381461e-3f), splat_V(-8.368711e-3f));
+    p = mad_V(p, r, splat_V(4.166839e-2f));
+    p = mad_V(p, r, splat_V(-1.6666521e-1f));
+    p = mad_V(p, r, splat_V(4.9999994e-1f));
+    p = mad_V(p, z, 1.0f - r);
+    const I whole = (I)shifted - 0x4b400000;
+    const I half = whole >> 1;
+    const V scale = exp2i_V(-half);
+    return scale / mad_V(p, exp2i_V(whole - half), scale);
 }
 
 /* erf x: two polynomials by Norbert Juffa, the far one of ln(1 - erf). */
