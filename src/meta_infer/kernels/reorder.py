@@ -16,9 +16,10 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Layout
-from meta_infer.ir.loop import Expr, Type, const, minimum, shuffle
+from meta_infer.ir.loop import Expr, Type, const, minimum
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.kernels.kernel import KernelCall, Lowering
+from meta_infer.kernels.lane_transpose import transpose_lanes
 from meta_infer.kernels.plane_chunks import plane_chunks
 
 
@@ -53,22 +54,6 @@ def _fold(value: Value, axis: int) -> _Folded:
     return _Folded(product(value.shape[:axis]), channels, product(value.shape[axis + 1:]))
 
 
-def _transpose(b: Builder, rows: list[Expr]) -> list[Expr]:
-    """Square transpose in registers: at step s = 1, 2, 4... pairs of rows swap their off-diagonal s x s blocks."""
-    size = len(rows)
-    step = 1
-    while step < size:
-        low = tuple(i if not i & step else size + i - step for i in range(size))
-        high = tuple(i + step if not i & step else size + i for i in range(size))
-        for i in range(size):
-            if not i & step:
-                first, second = rows[i], rows[i + step]
-                rows[i] = b.let(shuffle(first, second, low), "t")
-                rows[i + step] = b.let(shuffle(first, second, high), "t")
-        step *= 2
-    return rows
-
-
 def _tiles(b: Builder, block: int, first: Expr, last: Expr, whole: Callable[[Expr], None],
            single: Callable[[Expr], None]) -> None:
     """Positions [first, last) of a plane: `whole(p)` moves `block` of them, `single(p)` one."""
@@ -96,7 +81,7 @@ def _to_blocked(value: Value, target: Layout) -> KernelCall:
             def whole(p: Expr) -> None:
                 rows = [b.let(b.load(x, at + c * positions + p, block), "r") for c in range(channels)]
                 rows += [zero] * (block - channels)
-                for i, row in enumerate(_transpose(b, rows)):
+                for i, row in enumerate(transpose_lanes(b, rows)):
                     b.store(y, to + (p + i) * block, row)
 
             def single(p: Expr) -> None:
@@ -142,7 +127,7 @@ def _to_plain(value: Value, source: Layout) -> KernelCall:
         def move(channels: int) -> None:
             def whole(p: Expr) -> None:
                 rows = [b.let(b.load(x, at + (p + i) * block, block), "r") for i in range(block)]
-                for c, row in enumerate(_transpose(b, rows)[:channels]):
+                for c, row in enumerate(transpose_lanes(b, rows)[:channels]):
                     b.store(y, to + c * positions + p, row)
 
             def single(p: Expr) -> None:

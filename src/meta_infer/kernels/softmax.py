@@ -5,47 +5,23 @@ A row of equal, however small, numbers is uniform; a row of minus infinities alo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Type, binary, bitcast, const, intrin, mad, splat
+from meta_infer.ir.loop import Buffer, Expr, Type, binary, const, intrin, splat
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.fold import each_vector, fold, row_chunks
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import Point, apply_nodes, bind, flat_index, store_outputs
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32
+from meta_infer.kernels.power import power_of
+from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 # Elements of a chunk: an exponential each, tens of microseconds together.
 GRAIN = 16384
 _X = "x of softmax"
-
-
-# Cephes expf: coefficients of e^r - 1 - r over r^2, highest power first, and ln 2 in two parts, the first exact.
-_SERIES = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
-_LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-# Adding it leaves the nearest integer plus 127, the bias of an exponent, in the low bits of the sum.
-_ROUND = 1.5 * 2.0**23 + 127
-
-
-def _power(b: Builder, x: Expr) -> Expr:
-    """e^x for x <= 0. In float32 what would be below 2^-126 is 0, which saves a third of the work of a full exp.
-
-    The largest element of a row has e^0 = 1, so what vanishes is beyond the rounding of the sum.
-    """
-    if x.type.dtype != FLOAT32:
-        return intrin("exp", x)
-    bounded = b.let(binary("max", -88.0, x), "x")                        # at -88 the exponent is 0; NaN stays
-    shifted = b.let(mad(bounded, math.log2(math.e), const(_ROUND, x.type)), "shifted")
-    n = b.let(shifted - _ROUND, "n")
-    r = b.let(mad(n, -_LN2_LOW, mad(n, -_LN2_HIGH, bounded)), "r")
-    series = const(_SERIES[0], x.type)
-    for coefficient in _SERIES[1:]:
-        series = mad(series, r, const(coefficient, x.type))
-    return (mad(series, r * r, r) + 1.0) * bitcast(bitcast(shifted, INT32) << 23, FLOAT32)
 
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
@@ -90,7 +66,7 @@ def _rows(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool,
                                  lambda at, count: b.load(x, base + at, lanes, count)), lanes)
 
             def power(at: Expr, count: Expr | None) -> Expr:
-                e = b.let(_power(b, b.load(x, base + at, lanes, count) - largest), "e")
+                e = b.let(power_of(b, b.load(x, base + at, lanes, count) - largest), "e")
                 if not log:
                     b.store(powers, at, e, count)
                 return e
@@ -130,7 +106,7 @@ def _columns(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool,
                 with b.loop(0, length, 1, "step") as step:
                     b.assign(largest, binary("max", load(step), largest))
                 with b.loop(0, length, 1, "step") as step:
-                    e = b.let(_power(b, load(step) - largest), "e")
+                    e = b.let(power_of(b, load(step) - largest), "e")
                     b.assign(total, total + e)
                     if not log:
                         b.store(powers, step * lanes, e)
