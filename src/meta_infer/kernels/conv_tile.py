@@ -19,6 +19,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, Var, const, mad, maximum, minimum, splat
+from meta_infer.kernels.abreast import apply_abreast
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs
 from meta_infer.support.dtypes import FLOAT32
@@ -28,6 +29,8 @@ _IN_FLIGHT = 8
 # Larger bodies are loops over the input channels of a block instead of straight code.
 _STRAIGHT_MADS = 400
 _MOST_COLUMNS = 14
+# Columns whose epilogues run abreast where they call math functions; vectors have powers of two of lanes.
+_ABREAST = 4
 # Elements of a cache line of 64 bytes.
 _LINE = 16
 
@@ -255,9 +258,32 @@ class Epilogue:
         with b.loop(0, vectors, name="v") as vector:
             channel = b.let((out_block + vector) * self.block, "oc")
             count = channel_count(b, self.output.shape, 1, channel, self.block)
-            with b.loop(0, columns, name="j") as column:
-                result = b.let(b.load(tile, (vector * columns + column) * self.block, self.block), "r")
-                self._column(b, result, (n, channel, y, b.let(x + column * step)), count, width)
+
+            def some(column: Expr, many: int) -> None:
+                places = [b.let(column + j, "column") for j in range(many)]
+                values = [b.let(b.load(tile, (vector * columns + j) * self.block, self.block), "r") for j in places]
+                coords = [(n, channel, y, b.let(x + j * step)) for j in places]
+                self._columns(b, values, coords, count, width)
+
+            first = 0
+            for many in (_ABREAST, _ABREAST // 2, 1):
+                last = first + (columns - first) // many * many
+                if first < last:
+                    with b.loop(first, last, many, name="j") as column:
+                        some(column, many)
+                first = last
+
+    def _columns(self, b: Builder, values: list[Expr], coords: list[tuple[Expr, ...]], count: Expr | None,
+                 width: Expr | None) -> None:
+        """The epilogue on several columns at once."""
+        points = [Point(self.output.shape, at, 1, self.block, count) for at in coords]
+        found = apply_abreast(b, self.group, self.output.name, values, self.buffers, self.layouts, points)
+        for known, point in zip(found, points, strict=True):
+            if width is None:
+                store_outputs(b, self.group, known, self.buffers, self.layouts, point)
+                continue
+            with b.when(point.coords[3].lt(width)):
+                store_outputs(b, self.group, known, self.buffers, self.layouts, point)
 
     def _column(self, b: Builder, value: Expr, coords: tuple[Expr, ...], count: Expr | None,
                 width: Expr | None) -> None:
