@@ -24,6 +24,7 @@ from meta_infer.ir.loop import (
     bitcast,
     cast,
     const,
+    dot,
     iota,
     mad,
     maximum,
@@ -146,6 +147,7 @@ class _Writer:
         ways = ["binary"] * 4 + ["unary", "select", "cast", "bitcast"]
         ways += ["shuffle"] if type.lanes > 1 else ["reduce", "pick"]
         ways += ["mad"] if dtype == FLOAT32 or dtype.is_integer else []
+        ways += ["dot"] if dtype == INT32 and type.lanes <= 8 else []
         match self.pick(ways):
             case "unary":
                 names = ("neg", "abs", "floor", "ceil", "trunc", "rint", *(("sqrt",) if dtype.is_float else ("not",)))
@@ -155,6 +157,10 @@ class _Writer:
                 return select(cond, self.expr(type, depth - 1), self.expr(type, depth - 1))
             case "mad":
                 return mad(*(self.expr(type, depth - 1) for _ in range(3)))
+            case "dot":
+                names, terms = self.pick((((dtypes.INT16,), 2), ((dtypes.INT8, dtypes.UINT8), 4)))
+                a, b = (self.expr(Type(self.pick(names), terms * type.lanes), depth - 1) for _ in range(2))
+                return dot(a, b, self.expr(type, depth - 1))
             case "shuffle":
                 return self.shuffled(type, depth)
             case "reduce":

@@ -1,7 +1,8 @@
 """Instruction sets: what each one implies.
 
 Feature names are those Linux prints in /proc/cpuinfo (flags on x86, Features on Arm), so that a profile and a
-probed machine speak one language. The x86-64 levels are those of the x86-64 psABI.
+probed machine speak one language. The x86-64 levels are those of the x86-64 psABI. A suffix names instructions for
+products of 8-bit integers: VNNI on x86, the dot product and the 8-bit matrix extension on Arm.
 """
 
 from __future__ import annotations
@@ -30,13 +31,18 @@ _V1 = frozenset({"cmov", "cx8", "fxsr", "mmx", "sse", "sse2"})
 _V2 = _V1 | {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+_ARM = frozenset({"fp", "asimd"})
 
 ISAS = (
     Isa("x86-64", "x86_64", _V1, 128),
     Isa("x86-64-v2", "x86_64", _V2, 128),
     Isa("x86-64-v3", "x86_64", _V3, 256),
     Isa("x86-64-v4", "x86_64", _V4, 512, 32),
-    Isa("aarch64", "aarch64", frozenset({"fp", "asimd"}), 128, 32),
+    Isa("x86-64-v3-vnni", "x86_64", _V3 | {"avx_vnni"}, 256),
+    Isa("x86-64-v4-vnni", "x86_64", _V4 | {"avx512_vnni"}, 512, 32),
+    Isa("aarch64", "aarch64", _ARM, 128, 32),
+    Isa("aarch64-dot", "aarch64", _ARM | {"asimddp"}, 128, 32),
+    Isa("aarch64-i8mm", "aarch64", _ARM | {"asimddp", "i8mm"}, 128, 32),
     Isa("armv7", "arm", frozenset({"neon", "vfpv4"}), 128),
     # The base of riscv64 Linux distributions, RV64GC, has no vectors.
     Isa("riscv64", "riscv64", frozenset(), 0),

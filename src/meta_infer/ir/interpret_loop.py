@@ -20,6 +20,7 @@ from meta_infer.ir.loop import (
     Cast,
     Const,
     Decl,
+    Dot,
     Expr,
     For,
     If,
@@ -209,6 +210,8 @@ class _Machine:
                 return _unary(op, self.eval(a), type.dtype)
             case Mad(a=a, b=b, c=c, type=type):
                 return _fused(self.eval(a), self.eval(b), self.eval(c), type.dtype)
+            case Dot(a=a, b=b, c=c, type=type):
+                return _dot(self.eval(a), self.eval(b), self.eval(c), type)
             case Cast(a=a, type=type):
                 return _cast(self.eval(a), type.dtype)
             case Bitcast(a=a, type=type):
@@ -278,6 +281,11 @@ def _fused(a: Register, b: Register, c: Register, dtype: DType) -> Register:
         return a * b + c
     wide: Register = np.asarray(np.float64(a) * np.float64(b) + np.float64(c))
     return wide.astype(np.float32)[()]
+
+
+def _dot(a: Register, b: Register, c: Register, type: Type) -> Register:
+    sums = (a.astype(np.int64) * b.astype(np.int64)).reshape(type.lanes, -1).sum(1) + np.atleast_1d(c)
+    return sums.astype(np.int32)[_all_or_one(type)]            # the low 32 bits
 
 
 def _unary(op: str, a: Register, dtype: DType) -> Register:

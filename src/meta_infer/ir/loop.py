@@ -10,7 +10,8 @@ Semantics that matter:
 - `mad(a, b, c)` is a*b+c, rounded once where the target has FMA, twice where it has not;
 - a vector `Load` reads `lanes` consecutive elements; with `count`, only the first `count` are read, the rest are 0;
 - a `Store` with `count` writes only the first `count` lanes;
-- a comparison yields `bool` lanes, only usable by `select`, `and`, `or`, `not`.
+- a comparison yields `bool` lanes, only usable by `select`, `and`, `or`, `not`;
+- `dot(a, b, c)` multiplies integers exactly and adds in int32, which wraps around: it never saturates.
 """
 
 from __future__ import annotations
@@ -194,6 +195,20 @@ class Mad(Expr):
 
 
 @dataclass(frozen=True)
+class Dot(Expr):
+    """c + a * b, neighbours of a * b summed: lane i of int32 gets a[k*i]*b[k*i] + ... + a[k*i+k-1]*b[k*i+k-1].
+
+    a and b are integers of 8 or 16 bits with k times the lanes of c: two of 16 bits, or four of 8 bits, are what
+    instruction sets multiply and sum at once (pmaddwd, vpdpbusd, sdot).
+    """
+
+    a: Expr
+    b: Expr
+    c: Expr
+    type: Type
+
+
+@dataclass(frozen=True)
 class Cast(Expr):
     """Numeric conversion, lane by lane; float to int truncates (out of range is undefined, NaN too)."""
 
@@ -203,7 +218,7 @@ class Cast(Expr):
 
 @dataclass(frozen=True)
 class Bitcast(Expr):
-    """The same bits as another dtype of equal width."""
+    """The same bits as another dtype: as many lanes as fill them, the first in the lowest bits."""
 
     a: Expr
     type: Type
@@ -443,6 +458,14 @@ def mad(a: Operand, b: Operand, c: Expr) -> Expr:
     return Mad(x, y, z, z.type)
 
 
+def dot(a: Expr, b: Expr, c: Expr) -> Expr:
+    """c + sums of neighbouring products of `a` and `b` (see Dot)."""
+    narrow = a.type.dtype.is_integer and b.type.dtype.is_integer and a.type.dtype.bits == b.type.dtype.bits <= 16
+    if not narrow or c.type.dtype != INT32 or a.type.lanes != b.type.lanes or a.type.lanes % c.type.lanes:
+        raise TypeError(f"dot of {a.type} and {b.type} into {c.type}")
+    return Dot(a, b, c, c.type)
+
+
 def minimum(a: Operand, b: Operand) -> Expr:
     return binary("min", a, b)
 
@@ -471,9 +494,10 @@ def cast(a: Expr, dtype: DType) -> Expr:
 
 
 def bitcast(a: Expr, dtype: DType) -> Expr:
-    if a.type.dtype.bits != dtype.bits:
+    lanes, rest = divmod(a.type.lanes * a.type.dtype.bits, dtype.bits)
+    if rest:
         raise TypeError(f"bitcast of {a.type} to {dtype}")
-    return Bitcast(a, Type(dtype, a.type.lanes))
+    return Bitcast(a, Type(dtype, lanes))
 
 
 def intrin(name: str, *args: Expr) -> Expr:

@@ -20,6 +20,7 @@ from meta_infer.ir.loop import (
     Cast,
     Const,
     Decl,
+    Dot,
     Expr,
     For,
     If,
@@ -97,7 +98,9 @@ class _Parser:
     def call(self, name: str, args: Sequence[ast.expr]) -> Expr:
         if name in ("cast", "bitcast"):
             a, dtype = self.walk(args[0]), dtype_named(_name(args[1]))
-            return (Cast if name == "cast" else Bitcast)(a, Type(dtype, a.type.lanes))
+            if name == "cast":
+                return Cast(a, Type(dtype, a.type.lanes))
+            return Bitcast(a, Type(dtype, a.type.lanes * a.type.dtype.bits // dtype.bits))
         if name == "splat":
             a = self.walk(args[0])
             return Splat(a, Type(a.type.dtype, _int(args[1])))
@@ -117,6 +120,8 @@ class _Parser:
             return Un("not" if name == "not_" else name, values[0], values[0].type)
         if name == "mad":
             return Mad(values[0], values[1], values[2], values[2].type)
+        if name == "dot":
+            return Dot(values[0], values[1], values[2], values[2].type)
         if name == "select":
             return Select(values[0], values[1], values[2], values[1].type)
         if name in _REDUCED:

@@ -19,6 +19,7 @@ from meta_infer.ir.loop import (
     Cast,
     Const,
     Decl,
+    Dot,
     Expr,
     For,
     If,
@@ -103,10 +104,15 @@ class _Checker:
             case Mad(a=a, b=b, c=c):
                 _require(a.type == b.type == c.type == type and type.dtype.kind != "bool",
                          f"mad of {a.type}, {b.type}, {c.type} as {type}")
+            case Dot(a=a, b=b, c=c):
+                x, y = a.type, b.type
+                _require(c.type == type and type.dtype == INT32 and x.lanes == y.lanes
+                         and x.lanes % type.lanes == 0 and x.lanes > type.lanes and x.dtype.bits == y.dtype.bits <= 16
+                         and x.dtype.is_integer and y.dtype.is_integer, f"dot of {x}, {y}, {c.type} as {type}")
             case Cast(a=a):
                 _require(a.type.lanes == type.lanes, f"cast of {a.type} to {type}")
             case Bitcast(a=a):
-                _require(a.type.lanes == type.lanes and a.type.dtype.bits == type.dtype.bits,
+                _require(a.type.lanes * a.type.dtype.bits == type.lanes * type.dtype.bits,
                          f"bitcast of {a.type} to {type}")
                 _require("bool" not in (a.type.dtype.kind, type.dtype.kind) or a.type == type, "bitcast of bool")
             case Select(cond=cond, a=a, b=b):

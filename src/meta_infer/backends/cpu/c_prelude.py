@@ -6,11 +6,12 @@ ask the prelude for others, which then come before it.
 
 from __future__ import annotations
 
+from meta_infer.backends.cpu.c_dot import DotShape, dot_text
 from meta_infer.backends.cpu.c_types import mask_name, memory_type, scalar_type, short_name
 from meta_infer.backends.cpu.vector_math import instantiate, needs, templates
 from meta_infer.hardware.isa import Isa
 from meta_infer.ir.loop import Type
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT64, DType, dtype_named
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType, dtype_named
 
 HEADER = """\
 #include <stddef.h>
@@ -69,6 +70,24 @@ class Prelude:
             self.vector(dtype, lanes)
         text = self._scalar(operation, name, dtype) if lanes == 1 else self._vector(operation, name, dtype, lanes)
         self._add(name, text)
+        return name
+
+    def dot(self, shape: DotShape) -> str:
+        """Name of the function that adds sums of neighbouring products."""
+        if shape.name not in self._done:
+            wide = shape.lanes * shape.terms
+            for dtype, lanes in ((shape.a, wide), (shape.b, wide), (INT32, wide), (INT32, shape.lanes)):
+                self.register(Type(dtype, lanes))
+            self._add(shape.name, dot_text(shape, self.isa))
+        return shape.name
+
+    def reinterpret(self, source: Type, target: Type) -> str:
+        """Name of the function that gives the bits of a `source` as a `target`, of which one is a scalar."""
+        name = f"as_{short_name(target.dtype, target.lanes)}_of_{short_name(source.dtype, source.lanes)}"
+        if name not in self._done:
+            have, want = self.register(source), self.register(target)
+            self._add(name, f"INLINE {want} {name}({have} a) {{ union {{ {have} from; {want} to; }} bits = {{a}}; "
+                            "return bits.to; }")
         return name
 
     def math(self, function: str, dtype: DType, lanes: int) -> str:
@@ -130,10 +149,6 @@ class Prelude:
                 wide = self.use(operation, dtype, 4)
                 splat = self.use("splat", dtype, 4)
                 return f"INLINE {t} {name}({t} a) {{ return {wide}({splat}(a))[0]; }}"
-            case _ if operation.startswith("as_"):
-                source = scalar_type(dtype_named(operation[3:]))
-                return (f"INLINE {t} {name}({source} a) {{ union {{ {source} from; {t} to; }} bits = {{a}}; "
-                        "return bits.to; }")
         raise KeyError(operation)
 
     # --- vectors ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from meta_infer.backends.cpu.c_dot import DotShape
 from meta_infer.backends.cpu.c_prelude import Prelude
 from meta_infer.backends.cpu.c_types import literal, mask_name, scalar_type, short_name
 from meta_infer.ir.loop import (
@@ -12,6 +13,7 @@ from meta_infer.ir.loop import (
     Bitcast,
     Cast,
     Const,
+    Dot,
     Expr,
     Intrin,
     Iota,
@@ -107,6 +109,9 @@ class ExprEmitter:
                 return self._unary(expr)
             case Mad(a=a, b=b, c=c, type=type):
                 return self._call("mad", type, a, b, c)
+            case Dot(a=a, b=b, c=c, type=type):
+                shape = DotShape(a.type.dtype, b.type.dtype, a.type.lanes // type.lanes, type.lanes)
+                return Code(f"{self.prelude.dot(shape)}({', '.join(self.text(x) for x in (a, b, c))})")
             case Cast():
                 return self._cast(expr)
             case Bitcast(a=a, type=type):
@@ -172,7 +177,8 @@ class ExprEmitter:
         left = None if right else _filling(a)
         a, b = left or a, right or b
         left_code, right_code = self.code(a), self.code(b)
-        return left_code.at(level), right_code.at(level + 1)
+        compares = level in (_PRECEDENCE["<"], _PRECEDENCE["=="])          # a < b < c is an error of some compilers
+        return left_code.at(level + compares), right_code.at(level + 1)
 
     def _unary(self, expr: Un) -> Code:
         op, a, type = expr.op, expr.a, expr.type
@@ -210,11 +216,11 @@ class ExprEmitter:
         return Code(f"__builtin_convertvector({self.text(a)}, {target})")
 
     def _bitcast(self, a: Expr, type: Type) -> Code:
-        if type.lanes > 1:
-            return Code(f"({self.prelude.register(type)}){self.code(a).at(_ATOM)}", _UNARY)
-        if a.type.dtype == type.dtype:
+        if a.type == type:
             return self.code(a)
-        return Code(f"{self.prelude.use(f'as_{a.type.dtype.name}', type.dtype)}({self.text(a)})")
+        if type.lanes > 1 and a.type.lanes > 1:
+            return Code(f"({self.prelude.register(type)}){self.code(a).at(_ATOM)}", _UNARY)
+        return Code(f"{self.prelude.reinterpret(a.type, type)}({self.text(a)})")
 
     def _select(self, cond: Expr, a: Expr, b: Expr, type: Type) -> Code:
         if type.lanes > 1:

@@ -1,0 +1,88 @@
+"""The `dot` of loop IR in C: one instruction where the target has it, else widened products whose neighbours are added.
+
+    x86-64                     two of int16         pmaddwd, then paddd
+    x86-64 with VNNI           four of uint8 x int8 vpdpbusd, which does not saturate (vpdpbusds does)
+    aarch64 with asimddp       four of int8 x int8, or uint8 x uint8: sdot, udot
+    aarch64 with i8mm          four of uint8 x int8 usdot
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from meta_infer.backends.cpu.c_types import short_name
+from meta_infer.hardware.isa import Isa
+from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType
+
+
+@dataclass(frozen=True)
+class DotShape:
+    """`lanes` sums of int32, each of `terms` products of an `a` by a `b`."""
+
+    a: DType
+    b: DType
+    terms: int
+    lanes: int
+
+    @property
+    def name(self) -> str:
+        wide = self.lanes * self.terms
+        return f"dot_{short_name(self.a, wide)}_{short_name(self.b, wide)}_{short_name(INT32, self.lanes)}"
+
+    @property
+    def bits(self) -> int:
+        return self.lanes * 32
+
+
+def _head(shape: DotShape) -> str:
+    wide, c = shape.lanes * shape.terms, short_name(INT32, shape.lanes)
+    c = "int32_t" if shape.lanes == 1 else c
+    return f"INLINE {c} {shape.name}({short_name(shape.a, wide)} a, {short_name(shape.b, wide)} b, {c} c)"
+
+
+def _instruction(shape: DotShape, isa: Isa) -> str:
+    """The statement that does it all; '' where the target has no such instruction."""
+    forms = (shape.a, shape.b, shape.terms)
+    if isa.architecture == "x86_64" and forms == (INT16, INT16, 2) and shape.bits in (128, 256):
+        fits = shape.bits == 128 or "avx2" in isa.features
+        return f"return c + (i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(a, b);" if fits else ""
+    if isa.architecture == "x86_64" and forms == (UINT8, INT8, 4) and shape.bits in (128, 256, 512):
+        if "avx512_vnni" in isa.features:
+            return 'asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c;'
+        if "avx_vnni" in isa.features and shape.bits < 512:
+            return 'asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c;'
+    if isa.architecture == "aarch64" and shape.terms == 4 and shape.bits == 128:
+        name = {(INT8, INT8): "sdot", (UINT8, UINT8): "udot", (UINT8, INT8): "usdot"}.get((shape.a, shape.b), "")
+        feature = "i8mm" if name == "usdot" else "asimddp"
+        if name and feature in isa.features:
+            return f'asm("{name} %0.4s, %1.16b, %2.16b" : "+w"(c) : "w"(a), "w"(b)); return c;'
+    return ""
+
+
+def _wide_x86(shape: DotShape, isa: Isa) -> str:
+    """pmaddwd of 512 bits, whose builtin only clang spells so."""
+    if shape.bits != 512 or (shape.a, shape.b, shape.terms) != (INT16, INT16, 2) or "avx512bw" not in isa.features:
+        return ""
+    return f"return c + (i32x{shape.lanes})__builtin_ia32_pmaddwd512(a, b);"
+
+
+def _sums(shape: DotShape) -> str:
+    """Products in int32, then neighbours added."""
+    lanes, terms = shape.lanes, shape.terms
+    wide = f"i32x{lanes * terms}"
+    if lanes == 1:
+        terms_of = " + ".join(f"p[{i}]" for i in range(terms))
+        return f"const {wide} p = __builtin_convertvector(a, {wide}) * __builtin_convertvector(b, {wide});\n" \
+               f"    return c + {terms_of};"
+    parts = [f"__builtin_shufflevector(p, p, {', '.join(str(i * terms + t) for i in range(lanes))})"
+             for t in range(terms)]
+    return (f"const {wide} p = __builtin_convertvector(a, {wide}) * __builtin_convertvector(b, {wide});\n"
+            f"    return c + {' + '.join(parts)};")
+
+
+def dot_text(shape: DotShape, isa: Isa) -> str:
+    """The helper function `shape.name`; the vector types it uses must be defined before it."""
+    head, only_clang = _head(shape), _wide_x86(shape, isa)
+    if only_clang:
+        return f"{head} {{\n#if defined(__clang__)\n    {only_clang}\n#else\n    {_sums(shape)}\n#endif\n}}"
+    return f"{head} {{\n    {_instruction(shape, isa) or _sums(shape)}\n}}"

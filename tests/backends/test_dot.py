@@ -1,0 +1,74 @@
+"""Sums of neighbouring products: exact at the ends of every type, one instruction where the target has one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.hardware.isa import isa_named
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.interpret_loop import interpret
+from meta_infer.ir.loop import LoopFunc, bitcast, dot, splat
+from meta_infer.ir.loop_parser import parse_func
+from meta_infer.ir.loop_text import print_func
+from meta_infer.ir.verify_loop import verify_func
+from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType, dtype_named
+from tests.kernels.harness import Memory, compile_funcs, host_isa
+
+FORMS = ((INT16, INT16, 2), (UINT8, INT8, 4), (INT8, INT8, 4), (UINT8, UINT8, 4))
+LANES = (1, 4, 8, 16)
+
+
+def product(a: DType, b: DType, terms: int, lanes: int) -> LoopFunc:
+    """z += x * y, the few elements of x repeated for every lane."""
+    pen = Builder(f"dot_{a}_{b}_{lanes}")
+    x, y, z = pen.input("x", a), pen.input("y", b), pen.inout("z", INT32)
+    with pen.chunks(1):
+        together = bitcast(pen.load(x, 0, terms), dtype_named(f"int{terms * a.bits}"))
+        left = bitcast(splat(together, lanes), a)
+        pen.store(z, 0, dot(left, pen.load(y, 0, terms * lanes), pen.load(z, 0, lanes)))
+    return pen.finish()[0]
+
+
+FUNCS = {(form, lanes): product(*form, lanes) for form in FORMS for lanes in LANES}
+
+
+@pytest.mark.parametrize("isa", [host_isa(), *(["x86-64-v2"] if "x86" in host_isa() else [])])
+def test_every_form_is_exact(isa: str) -> None:
+    rng = np.random.default_rng(3)
+    compiled = compile_funcs(list(FUNCS.values()), isa)
+    for ((a, b, terms), lanes), func in FUNCS.items():
+        verify_func(func)
+        assert parse_func(print_func(func)) == func
+        for ends in (False, True):
+            x, y, z = (rng.choice(np.array(t.range, t.numpy), n) if ends else
+                       rng.integers(*t.range, n, t.numpy, endpoint=True)
+                       for t, n in ((a, terms), (b, terms * lanes), (INT32, lanes)))
+            want = z.copy()
+            interpret(func, [x, y, want], [])
+            memory = [Memory("x", a, x.size, x), Memory("y", b, y.size, y), Memory("z", INT32, z.size, z)]
+            compiled.run(func, memory, [])
+            np.testing.assert_array_equal(memory[2].array, want, func.name)
+
+
+INSTRUCTIONS = (
+    ("x86-64-v3", r"vpmaddwd", FORMS[0], 8), ("x86-64-v4", r"vpmaddwd.*zmm", FORMS[0], 16),
+    ("x86-64-v3-vnni", r"vpdpbusd.*ymm", FORMS[1], 8), ("x86-64-v4-vnni", r"vpdpbusd.*zmm", FORMS[1], 16),
+    ("aarch64-dot", r"sdot\s", FORMS[2], 4), ("aarch64-dot", r"udot\s", FORMS[3], 4),
+    ("aarch64-i8mm", r"usdot\s", FORMS[1], 4),
+)
+
+
+@pytest.mark.skipif(shutil.which("llvm-objdump") is None, reason="needs a disassembler for every target")
+@pytest.mark.parametrize(("isa", "instruction", "form", "lanes"), INSTRUCTIONS)
+def test_instruction(isa: str, instruction: str, form: tuple[DType, DType, int], lanes: int) -> None:
+    artifact = compile_module(emit_module([FUNCS[form, lanes]], (), (), isa), isa)
+    text = subprocess.run(["llvm-objdump", "-d", "--mattr=+dotprod,+i8mm" if "aarch64" in isa else "--mattr=",
+                           str(artifact.path)], capture_output=True, text=True, check=True).stdout
+    assert re.search(instruction, text), isa_named(isa)
