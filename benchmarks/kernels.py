@@ -1,124 +1,266 @@
-"""Convolution, pooling and layout kernels, one by one: GFLOP/s (GB/s where nothing is multiplied) on one thread.
+"""Kernels one by one: time, GFLOP/s or GB/s, share of what the machine gave just then, and distance from the floor.
 
-    python benchmarks/kernels.py [--rounds 10] [--only conv_direct]
+    python benchmarks/kernels.py                                    # all classes, default variants
+    python benchmarks/kernels.py --class conv pointwise --case k3   # by class and by the text of the shape
+    python benchmarks/kernels.py --only winograd                    # kernels whose name contains this
+    python benchmarks/kernels.py --case "256x14x14 -> 256 k3" --tunings       # every feasible tuning, best first
+    python benchmarks/kernels.py --model resnet50 --case 14x14      # the groups of a network, epilogues and all
+    python benchmarks/kernels.py --prepare ...                      # compile only, so that a timed run compiles nothing
 
-Measured as the search measures (search/measure.py): in rounds beside a probe of nothing but multiply-adds, so that a
-busy or throttled machine slows both, and with weights that have left the cache. `peak` is the share of the probe's
-rate, the median over the rounds. `benchmarks/latency.py` measures whole models.
+Measured as the search measures (search/measure.py): all variants of a case in turns, beside a probe of nothing but
+multiply-adds and probes of every level of memory, so that a busy or throttled machine slows all alike; weights have
+left the cache, activations are warm. GFLOP/s count the operations of the plain algorithm, whatever the kernel executes
+(Winograd's are effective ones). `share` is of the peak probe's rate, or where bytes bound the case, of the rate of the
+memory level that bounds it; the median over the rounds. `floor` is the time over the least time of any algorithm
+(cost/floor.py).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
-import numpy as np
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.kernel_cases import Case, all_cases
+from benchmarks.networks import default_plan_of, networks, short_label, signature
+
+from meta_infer.cost.algorithms import size_of
+from meta_infer.cost.features import group_flops
+from meta_infer.cost.floor import Floor, MachineRates, bounds, traffic
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.graph import Node, Value
-from meta_infer.ir.group import PLAIN, Group, Layout, blocked
-from meta_infer.ir.shapes import product
-from meta_infer.kernels.registry import KERNELS
+from meta_infer.ir.group import PLAIN, Variant
+from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.registry import kernels_for
 from meta_infer.kernels.reorder import reorder
-from meta_infer.search.candidate import MeasuredBuffer, Uncompiled, compile_candidates, lowered_group
+from meta_infer.kernels.tuning import feasible, tunings
+from meta_infer.ops.registry import op_named
+from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates, lowered_group
 from meta_infer.search.measure import measure
+from meta_infer.search.measure_protocol import median_and_spread
+from meta_infer.search.measurements import Measurement
+from meta_infer.search.memory_probe import MemoryProbe, level_rates, memory_probes
 from meta_infer.support.dtypes import FLOAT32
-
-# (input channels, height and width, output channels, kernel, stride, groups): layers of resnet18 and mobilenetv2.
-CONVOLUTIONS = (
-    (3, 224, 64, 7, 2, 1), (64, 56, 64, 3, 1, 1), (64, 56, 128, 3, 2, 1), (64, 56, 128, 1, 2, 1),
-    (128, 28, 128, 3, 1, 1), (256, 14, 256, 3, 1, 1), (512, 7, 512, 3, 1, 1), (3, 224, 32, 3, 2, 1),
-    (32, 112, 32, 3, 1, 32), (16, 112, 96, 1, 1, 1), (96, 112, 96, 3, 2, 96), (96, 56, 24, 1, 1, 1),
-    (24, 56, 144, 1, 1, 1), (144, 56, 144, 3, 1, 144), (192, 28, 192, 5, 1, 192), (384, 14, 64, 1, 1, 1),
-    (960, 7, 160, 1, 1, 1), (320, 7, 1280, 1, 1, 1), (64, 28, 64, 3, 1, 4),
-)
-POOLS = (("MaxPool", 64, 112, 3, 2), ("AveragePool", 64, 56, 2, 2), ("GlobalAveragePool", 512, 7, 7, 1))
+from meta_infer.support.switches import read_switches
 
 
-def group_of(op: str, shapes: Mapping[str, tuple[int, ...]], attrs: Mapping[str, object]) -> Group:
-    """A group of one node whose last shape is its output's and whose inputs but the first are constants."""
-    values = {name: Value(name, FLOAT32, shape) for name, shape in shapes.items()}
-    *inputs, output = values
-    constants = {n: np.random.default_rng(1).standard_normal(shapes[n]).astype(np.float32) for n in inputs[1:]}
-    return Group(Node(op, tuple(inputs), (output,), dict(attrs)), tuple(inputs), (output,), values, constants)
+@dataclass(frozen=True)
+class Row:
+    """A variant of a case, measured. Rates are per second, `share` is of the bound, 'peak' or a level of memory."""
+
+    kind: str
+    case: str
+    kernel: str
+    knobs: Mapping[str, int | str]
+    status: str
+    seconds: float = 0.0
+    spread: float = 0.0
+    flops_rate: float = 0.0
+    bytes_rate: float = 0.0
+    bound: str = ""
+    share: float = 0.0
+    floor_seconds: float = 0.0
+    floor_algorithm: str = ""
+    peak: float = 0.0
 
 
-def cases_of(group: Group, label: str, profile: Profile, work: int) -> list[Uncompiled]:
-    """A case for every variant of every kernel that can do `group`."""
-    cases = []
-    for kernel in (k for k in KERNELS if group.anchor.op in k.anchors):
-        for variant in kernel.variants(group, profile):
-            layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
-            lowering = kernel.lower(group, variant, layouts, profile)
-            name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{variant.name}"
-            cases.append(lowered_group(f"{name:24} {label:34}", group, lowering, layouts, {}, work))
-    return cases
+@dataclass(frozen=True)
+class Contender:
+    """One way to compute a case."""
+
+    kernel: str
+    knobs: Mapping[str, int | str]
+    uncompiled: Uncompiled
 
 
-def conv_cases(profile: Profile) -> list[Uncompiled]:
-    cases = []
-    for channels, size, out, k, stride, groups in CONVOLUTIONS:
-        pad = k // 2
-        after = (size + 2 * pad - k) // stride + 1
-        shapes = {"x": (1, channels, size, size), "w": (out, channels // groups, k, k), "b": (out,),
-                  "y": (1, out, after, after)}
-        attrs = {"kernel_shape": (k, k), "strides": (stride, stride), "pads": (pad,) * 4, "dilations": (1, 1),
-                 "group": groups}
-        kind = f"/{groups}" if groups > 1 else ""
-        work = 2 * out * after * after * (channels // groups) * k * k
-        cases += cases_of(group_of("Conv", shapes, attrs), f"{channels}x{size}x{size} -> {out}{kind} k{k} s{stride}",
-                          profile, work)
-    return cases
+def lowered(case: Case, kernel: Kernel, variant: Variant, profile: Profile) -> Contender:
+    group = case.group
+    layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+    name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{variant.name}"
+    lowering = kernel.lower(group, variant, layouts, profile)
+    return Contender(name, variant.knobs, lowered_group(name, group, lowering, layouts, case.sizes))
 
 
-def pool_cases(profile: Profile) -> list[Uncompiled]:
-    cases = []
-    for op, channels, size, k, stride in POOLS:
-        after = (size - k) // stride + 1
-        shapes = {"x": (1, channels, size, size), "y": (1, channels, after, after)}
-        attrs = {} if op.startswith("Global") else {"kernel_shape": (k, k), "strides": (stride, stride)}
-        cases += cases_of(group_of(op, shapes, attrs), f"{op} {channels}x{size}x{size} k{k} s{stride}", profile,
-                          channels * after * after * k * k)
-    return cases
+def contenders(case: Case, profile: Profile, only: str, tuned: bool) -> tuple[list[Contender], Counter[str]]:
+    """Every default variant of every kernel, or every tuning of them; and how many tunings were refused why."""
+    refused: Counter[str] = Counter()
+    if case.layouts is not None:
+        return ([_conversion(case, profile)] if only in "reorder" else []), refused
+    found: list[Contender] = []
+    for kernel in kernels_for(case.group.anchor.op):
+        if only not in kernel.name:
+            continue
+        for variant in kernel.variants(case.group, profile):
+            offered = [variant]
+            if tuned and kernel.knobs(case.group, variant, profile):
+                offered, reasons = feasible(tunings(kernel, case.group, variant, profile))
+                refused += reasons
+            found += [lowered(case, kernel, one, profile) for one in offered]
+    return found, refused
 
 
-def reorder_cases(profile: Profile) -> list[Uncompiled]:
-    value, block = Value("v", FLOAT32, (1, 64, 56, 56)), profile.lanes(FLOAT32)
-    cases = []
-    pairs: Sequence[tuple[Layout, Layout]] = ((PLAIN, blocked(block)), (blocked(block), PLAIN))
-    for source, target in pairs:
-        size = 4 * int(product(value.shape))
-        buffers = {"source": MeasuredBuffer(size, "float32", "input"),
-                   "target": MeasuredBuffer(size, "float32", "output")}
-        label = f"64x56x56 {source} -> {target}"
-        cases.append(Uncompiled(f"{'reorder':24} {label:34}", reorder(value, source, target, profile).calls, buffers))
-    return cases
+def _conversion(case: Case, profile: Profile) -> Contender:
+    assert case.layouts is not None
+    source, target = case.layouts
+    value = case.group.values[case.group.inputs[0]]
+    size = 4 * size_of(_elements(value.shape), case.sizes)
+    buffers = {"source": MeasuredBuffer(size, "float32", "input"), "target": MeasuredBuffer(size, "float32", "output")}
+    calls = reorder(value, source, target, profile).calls
+    return Contender("reorder", {}, Uncompiled("reorder", calls, buffers, case.sizes))
 
 
-def main() -> None:
+def _elements(shape: Sequence[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What measuring a case needs."""
+
+    profile: Profile
+    probes: tuple[MemoryProbe, ...]
+    probe_candidates: tuple[Candidate, ...]
+    rounds: int
+    seconds: float
+    threads: int
+
+    def rows(self, case: Case, entrants: Sequence[Contender]) -> list[Row]:
+        """All contenders in turns with the probes, in their order."""
+        assert self.profile.isa is not None
+        made = compile_candidates([entrant.uncompiled for entrant in entrants], self.profile.isa)
+        found = measure([*self.probe_candidates, *made], rounds=self.rounds, seconds=self.seconds, threads=self.threads)
+        probed, timed = found[:len(self.probes)], found[len(self.probes):]
+        rates = level_rates(self.probes, tuple(p.bytes / m.seconds for p, m in zip(self.probes, probed, strict=True)),
+                            self.threads)
+        peak = median_and_spread([speed for m in probed for _, speed in m.turns])[0]
+        ways = bounds(case.group, case.sizes, MachineRates(peak, rates))
+        return [self._row(case, entrant, m, ways, probed, peak) for entrant, m in zip(entrants, timed, strict=True)]
+
+    def _row(self, case: Case, entrant: Contender, m: Measurement, ways: Sequence[Floor],
+             probed: Sequence[Measurement], peak: float) -> Row:
+        if not m.ok:
+            return Row(case.kind, case.label, entrant.kernel, entrant.knobs, m.status)
+        flops = size_of(group_flops(case.group), case.sizes)
+        moved = traffic(case.group, case.sizes)
+        bound, least = ways[0].bound, min(ways, key=lambda way: way.seconds)
+        if bound == "peak":
+            shares = [flops / seconds / speed for seconds, speed in m.turns]
+        else:
+            at_level = [(p.bytes, p_m) for p, p_m in zip(self.probes, probed, strict=True) if p.level.name == bound]
+            speeds = [max(count / p_m.turns[i][0] for count, p_m in at_level)
+                      for i in range(min(len(p_m.turns) for _, p_m in at_level))]
+            shares = [ways[0].work / seconds / speed for (seconds, _), speed in zip(m.turns, speeds, strict=False)]
+        return Row(case.kind, case.label, entrant.kernel, entrant.knobs, m.status, m.seconds, m.spread,
+                   flops / m.seconds, (moved.weights + moved.activations) / m.seconds, bound,
+                   median_and_spread(shares)[0], least.seconds, least.algorithm, peak)
+
+
+def model_cases(name: str, profile: Profile, cache: Path) -> Iterator[Case]:
+    """The distinct groups of a network, as a build fuses them."""
+    for network in networks(name, cache):
+        seen = set()
+        for planned in default_plan_of(network, profile).groups:
+            group = planned.group
+            key = signature(group)
+            if planned.variant.kernel in ("view", "region") or op_named(group.anchor.op).is_view or key in seen:
+                continue
+            seen.add(key)
+            yield Case(group.anchor.op, short_label(group, network.dims), group, network.dims)
+
+
+HEAD = f"{'kernel':24} {'shape':34} {'us':>9} {'+-':>4} {'rate':>8} {'share':>9} {'floor':>6}"
+
+
+def line(row: Row) -> str:
+    """A row of the table, at most 100 columns but for the knobs."""
+    if row.status != "ok":
+        return f"{row.kernel:24.24} {row.case:34.34} {row.status}"
+    rate = f"{row.flops_rate / 1e9:5.1f} GF" if row.bound == "peak" else f"{row.bytes_rate / 1e9:5.1f} GB"
+    share = f"{row.share:4.0%} {'mem' if row.bound == 'memory' else row.bound}"
+    return (f"{row.kernel:24.24} {row.case:34.34} {row.seconds * 1e6:9.1f} {row.spread / row.seconds:4.0%} {rate} "
+            f"{share:>9} {row.seconds / row.floor_seconds:6.2f}")
+
+
+def knob_text(knobs: Mapping[str, int | str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in knobs.items())
+
+
+def selected(options: argparse.Namespace, profile: Profile) -> list[Case]:
+    if options.model:
+        cache = read_switches().cache / "benchmarks"
+        cache.mkdir(parents=True, exist_ok=True)
+        cases = [case for name in options.model for case in model_cases(name, profile, cache)]
+    else:
+        cases = list(all_cases(profile.lanes(FLOAT32)))
+    return [case for case in cases if options.case in case.label
+            and (not options.kind or any(kind in case.kind for kind in options.kind))]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose name contains this")
+    parser.add_argument("--case", default="", metavar="TEXT", help="cases whose shape contains this")
+    parser.add_argument("--class", dest="kind", nargs="+", default=[], metavar="TEXT", help="classes, as in --list")
+    parser.add_argument("--model", nargs="+", default=[], help="the groups of these networks instead")
+    parser.add_argument("--tunings", action="store_true", help="every feasible tuning of every variant, best first")
+    parser.add_argument("--top", type=int, default=10, help="tunings to print for a case; 0: all")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=30.0, help="for all kernels together")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for one case, compiling not counted")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="kernels whose name contains this")
+    parser.add_argument("--prepare", action="store_true", help="compile, and measure nothing")
+    parser.add_argument("--list", action="store_true", help="classes and shapes, nothing else")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     profile = load_profile("native")
     assert profile.isa is not None, "the probe names an instruction set for every CPU that kernels are made for"
-    cases = [c for c in (*conv_cases(profile), *pool_cases(profile), *reorder_cases(profile))
-             if options.only in c.name.split()[0]]
-    found = measure(compile_candidates(cases, profile.isa), rounds=options.rounds, seconds=options.seconds,
-                    threads=options.threads)
-    print(f"{profile.isa}, {options.threads} thread{'s' if options.threads > 1 else ''}; copies: GB/s, else GFLOP/s")
-    print(f"{'kernel':24} {'shape':34} {'us':>9} {'+-':>7} {'G/s':>7} {'peak':>6}")
-    for case, m in zip(cases, found, strict=True):
-        if not m.ok:
-            print(f"{m.name} {m.status}")
+    cases = selected(options, profile)
+    if options.list:
+        print("\n".join(f"{case.kind:12} {case.label}" for case in cases))
+        return 0
+    probes = memory_probes(profile)
+    bench = Bench(profile, probes, compile_candidates([p.candidate for p in probes], profile.isa), options.rounds,
+                  options.seconds, options.threads)
+    rows: list[Row] = []
+    if not options.json and not options.prepare:
+        print(f"{profile.isa}, {options.threads} thread{'s' if options.threads > 1 else ''}\n{HEAD}")
+    begin = time.monotonic()
+    for i, case in enumerate(cases):
+        entrants, refused = contenders(case, profile, options.only, options.tunings)
+        if not entrants:
             continue
-        work = case.flops or sum(buffer.bytes for buffer in case.buffers.values())
-        share = f"{m.share_of_peak:6.0%}" if case.flops else ""
-        print(f"{m.name} {m.seconds * 1e6:9.1f} {m.spread * 1e6:7.1f} {work / m.seconds / 1e9:7.1f} {share}")
+        if options.prepare:
+            compile_candidates([entrant.uncompiled for entrant in entrants], profile.isa)
+            left = (time.monotonic() - begin) / (i + 1) * (len(cases) - i - 1)
+            print(f"{i + 1}/{len(cases)} {case.label}: {len(entrants)} compiled, about {left:.0f} s left",
+                  file=sys.stderr)
+            continue
+        found = bench.rows(case, entrants)
+        if options.tunings:
+            found.sort(key=lambda row: row.seconds or float("inf"))
+        rows += found
+        if options.json:
+            continue
+        shown = found[:options.top] if options.tunings and options.top else found
+        for row in shown:
+            print(f"{line(row)}  {knob_text(row.knobs) if options.tunings else ''}".rstrip(), flush=True)
+        if options.tunings:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())) or "none"
+            print(f"  {len(found)} tunings of {case.label}; refused: {reasons}")
+    if options.json:
+        print(json.dumps({"isa": profile.isa, "threads": options.threads, "rows": [asdict(row) for row in rows]},
+                         indent=2))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

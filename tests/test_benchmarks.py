@@ -13,8 +13,13 @@ SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "latency.py"
 QUICK = ("--rounds", "2", "--seconds", "0")
 
 
+def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPT.with_name(name)), *arguments], capture_output=True, text=True,
+                          check=False)
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, check=False)
+    return run_script(SCRIPT.name, *arguments)
 
 
 def test_a_row_per_size_and_number_of_threads() -> None:
@@ -39,8 +44,29 @@ def test_mistakes_are_named_and_the_rest_is_measured() -> None:
 @pytest.mark.parametrize(("script", "arguments", "columns"), [
     ("load.py", ("digits", "--rounds", "1", "--markdown"), 8), ("busy.py", ("digits", *QUICK), 5)])
 def test_the_other_benchmarks_print_their_tables(script: str, arguments: tuple[str, ...], columns: int) -> None:
-    done = subprocess.run([sys.executable, str(SCRIPT.with_name(script)), *arguments], capture_output=True, text=True,
-                          check=False)
+    done = run_script(script, *arguments)
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| digits |")]
     assert rows and all(row.count("|") == columns + 1 for row in rows)
+
+
+def test_kernels_one_by_one() -> None:
+    """Two variants and a bandwidth bound; a class, a shape and a kernel can be picked."""
+    quick = ("--rounds", "2", "--seconds", "0")
+    done = run_script("kernels.py", "--class", "pointwise", "--case", "320x7x7", "--only", "conv_d", "--json", *quick)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["kind"], row["case"], row["kernel"]) == ("pointwise", "320x7x7 -> 1280 k1 s1", "conv_direct")
+    assert row["status"] == "ok" and row["bound"] == "peak" and row["floor_algorithm"] == "gemm"
+    assert 0 < row["share"] and 0 < row["floor_seconds"] < row["seconds"] * 2
+    assert row["flops_rate"] == pytest.approx(2 * 320 * 1280 * 49 / row["seconds"])
+    done = run_script("kernels.py", "--case", "1 x 512 x 1000", "--tunings", *quick)
+    assert done.returncode == 0, done.stderr
+    assert "% mem" in done.stdout and "tunings of 1 x 512 x 1000; refused:" in done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines() if "=" not in line)
+
+
+def test_kernels_of_a_network() -> None:
+    done = run_script("kernels.py", "--model", "digits", "--list")
+    assert done.returncode == 0, done.stderr
+    assert "Conv         1x16x8x8 -> 1x32x8x8 k3x3 s1 relu" in done.stdout

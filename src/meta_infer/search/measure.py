@@ -101,8 +101,9 @@ def _result(index: int, candidate: Candidate, session: _Session, probe_work: int
     if index in session.failed:
         return Measurement(candidate.name, math.inf, 0.0, 0.0, len(turns), session.failed[index])
     median, spread = median_and_spread([seconds for seconds, _ in turns])
-    shares = [candidate.flops / seconds * probe / probe_work for seconds, probe in turns]
-    return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK)
+    pairs = tuple((seconds, probe_work / probe) for seconds, probe in turns)
+    shares = [candidate.flops / seconds / peak for seconds, peak in pairs]
+    return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK, pairs)
 
 
 def _spec(candidate: Candidate) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Measurement:
                    of all turns; 0 when the candidate states no flops
     rounds         turns it had
     status         'ok', or how it failed: 'killed by SIGILL', 'no sign of life for 20 s'
+    turns          seconds of one run in each round, and floating-point operations per second of the probe just before
     """
 
     name: str
@@ -46,6 +47,7 @@ class Measurement:
     share_of_peak: float
     rounds: int
     status: str = OK
+    turns: tuple[tuple[float, float], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -100,7 +102,9 @@ def replay(file: Path, keys: Sequence[str], candidates: Sequence[Candidate], thr
 
 def _measurement(row: Mapping[str, object], name: str) -> Measurement:
     values = {field: row[field] for field in ("spread", "share_of_peak", "rounds", "status")}
-    return Measurement(name, math.inf if row["seconds"] is None else row["seconds"], **values)  # type: ignore[arg-type]
+    turns = tuple((float(seconds), float(peak)) for seconds, peak in row.get("turns", ()))       # type: ignore[attr-defined]
+    return Measurement(name, math.inf if row["seconds"] is None else row["seconds"], **values,   # type: ignore[arg-type]
+                       turns=turns)
 
 
 def _read(file: Path) -> dict[str, dict[str, object]]:

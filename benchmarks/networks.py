@@ -1,0 +1,86 @@
+"""The networks that benchmarks measure: their files, sizes, and what the compiler makes of them before any code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.latency import KNOWN, find, points
+
+from meta_infer.backends.registry import backend_for
+from meta_infer.cost.algorithms import size_of
+from meta_infer.frontend.import_model import import_model
+from meta_infer.frontend.symbols import parse_shape_spec
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Graph, Value
+from meta_infer.ir.group import Group, Plan
+from meta_infer.ops.attrs import int_of, ints_of
+from meta_infer.passes.covers import propose_covers
+from meta_infer.passes.legalize import legalize
+from meta_infer.passes.pipeline import canonicalize
+from meta_infer.search.default_plan import default_plan
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model at one size. `shapes` are the specs it is built with, `dims` the sizes of its dynamic dims in runs."""
+
+    name: str
+    file: Path
+    shapes: tuple[str, ...]
+    dims: Mapping[str, int]
+    imported: Graph
+
+    @property
+    def label(self) -> str:
+        """The name, and sizes where these can be chosen."""
+        return " ".join([self.name, *(f"{name}={size}" for name, size in self.dims.items())])
+
+
+def networks(name: str, cache: Path, given: Mapping[str, Sequence[int]] | None = None,
+             shapes: Sequence[str] = ()) -> list[Network]:
+    """A model, by name or file, at every combination of the sizes in `given` and of those that benchmarks usually take.
+
+    Raises ModelMissing when there is no such model, a MetaInferError when it cannot be imported.
+    """
+    file, known = find(name, cache), KNOWN.get(name)
+    specs = tuple(shapes) or (known.shape if known is not None else ())
+    graph = import_model(file, dict(map(parse_shape_spec, specs)))
+    sizes = {**(known.usual if known is not None else {}), **(given or {})}
+    return [Network(file.stem, file, specs, dims, graph) for dims in points(graph.input_symbols, sizes)]
+
+
+def default_plan_of(network: Network, profile: Profile) -> Plan:
+    """The plan a build without options makes."""
+    graph = legalize(canonicalize(network.imported, frozenset()), profile)
+    return default_plan(graph, profile, lambda g: propose_covers(g, frozenset(), graph), backend_for(profile).variants)
+
+
+def signature(group: Group) -> object:
+    """Equal for groups that do the same work on tensors of the same types, whatever their names."""
+    number = {name: i for i, name in enumerate(group.values)}
+    nodes = tuple((node.op, tuple(number.get(name, -1) for name in (*node.inputs, *node.outputs)),
+                   str(sorted(node.attrs.items(), key=lambda item: item[0]))) for node in group.nodes)
+    types = tuple((value.dtype.name, tuple(map(str, value.shape)), name in group.constants)
+                  for name, value in group.values.items())
+    return nodes, types, tuple(number[name] for name in (*group.inputs, *group.outputs))
+
+
+def short_label(group: Group, sizes: Mapping[str, int]) -> str:
+    """A text for tables: shapes of the anchor's first input and first output, its window, and the ops after it."""
+    anchor = group.anchor
+    names = [name for name in (anchor.inputs[0] if anchor.inputs else "", anchor.outputs[0]) if name]
+    parts = [" -> ".join(_shape(group.values[name], sizes) for name in names)]
+    if anchor.op == "Conv":
+        kernel, strides = (ints_of(anchor.attrs, name) for name in ("kernel_shape", "strides"))
+        groups = int_of(anchor.attrs, "group", 1)
+        parts.append(f"k{'x'.join(map(str, kernel))} s{max(strides)}" + (f" /{groups}" if groups > 1 else ""))
+    return " ".join([*parts, *(node.op.lower() for node in group.epilogue)])
+
+
+def _shape(value: Value, sizes: Mapping[str, int]) -> str:
+    return "x".join(str(size_of(dim, sizes)) for dim in value.shape) or "1"

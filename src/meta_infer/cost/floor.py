@@ -1,0 +1,121 @@
+"""The least time a group can take on a machine, whatever the kernel: a roofline with a roof for every level of memory.
+
+    floor = min over algorithms of max(operations / peak, max over levels of bytes that cross the level / its rate)
+
+Williams, Waterman, Patterson: Roofline (CACM 52, 2009); Ilic, Pratas, Sousa: Cache-aware roofline model (IEEE CAL
+2014). Weights come from main memory once per run. Activations come from, and go to, the nearest level that holds all
+of the group's together; what comes from a level crosses all nearer ones too. Peak and rates are those that probes
+reached on this machine just now, so nothing here is a figure of a data sheet.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from meta_infer.cost.algorithms import algorithms, size_of
+from meta_infer.ir.graph import Value
+from meta_infer.ir.group import Group
+from meta_infer.ops.attrs import ints_of
+
+# Ops that read of their first operand no more than they write.
+_SELECTING = frozenset({"Gather", "GatherND", "GatherElements", "Slice"})
+
+
+@dataclass(frozen=True)
+class MemoryRate:
+    """A level of memory: what it holds for all threads together in bytes, and bytes per second from there."""
+
+    name: str
+    bytes: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class MachineRates:
+    """Float32 operations per second at the peak, and levels of memory, nearest first; the last one holds everything."""
+
+    peak: float
+    levels: tuple[MemoryRate, ...]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of a group: constants, and activations that enter or leave it, each counted once."""
+
+    weights: float
+    activations: float
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least seconds, by which algorithm, and what bounds it: 'peak' or the name of a level.
+
+    `work` is what it does of that: operations at the peak, or bytes that cross the level.
+    """
+
+    seconds: float
+    algorithm: str
+    bound: str
+    work: float
+
+
+def traffic(group: Group, sizes: Mapping[str, int]) -> Traffic:
+    """Bytes that a group has to read and write at these sizes, whatever computes it.
+
+    A selecting op reads as much as it writes at most, and a strided convolution skips what lies between its windows.
+    """
+    written = sum(_bytes(group.values[name], sizes) for name in group.outputs)
+    weights = activations = 0.0
+    for name in group.inputs:
+        count = float(_bytes(group.values[name], sizes))
+        if name == group.anchor.inputs[0]:
+            count = min(count, written) if group.anchor.op in _SELECTING else count * _share_read(group)
+        if name in group.constants:
+            weights += count
+        else:
+            activations += count
+    return Traffic(weights, activations + written)
+
+
+def _bytes(value: Value, sizes: Mapping[str, int]) -> int:
+    return prod(size_of(dim, sizes) for dim in value.shape) * value.dtype.bytes
+
+
+def _share_read(group: Group) -> float:
+    """Share of its input that a convolution reads: less than all where the stride is larger than the window."""
+    if group.anchor.op != "Conv":
+        return 1.0
+    kernel, strides = (ints_of(group.anchor.attrs, name) for name in ("kernel_shape", "strides"))
+    return prod(min(1.0, k / s) for k, s in zip(kernel, strides, strict=True))
+
+
+def crossing(weights: float, activations: float, levels: Sequence[MemoryRate]) -> list[float]:
+    """Bytes that come from each level or from behind it."""
+    home = next(i for i, level in enumerate(levels) if activations <= level.bytes or i == len(levels) - 1)
+    return [weights + (activations if i <= home else 0.0) for i in range(len(levels))]
+
+
+def bounds(group: Group, sizes: Mapping[str, int], rates: MachineRates) -> tuple[Floor, ...]:
+    """The least time of every algorithm, the plain one first."""
+    moved = traffic(group, sizes)
+    found = []
+    for way in algorithms(group, sizes, moved.weights):
+        roofs = [(way.flops / rates.peak, "peak", way.flops)]
+        for level, count in zip(rates.levels, crossing(way.weight_bytes, moved.activations, rates.levels), strict=True):
+            roofs.append((count / level.rate, level.name, count))
+        seconds, bound, work = max(roofs)
+        found.append(Floor(seconds, way.name, bound, work))
+    return tuple(found)
+
+
+def floor(group: Group, sizes: Mapping[str, int], rates: MachineRates) -> Floor:
+    """The least time that any algorithm can take for a group at these sizes of its symbols."""
+    return min(bounds(group, sizes, rates), key=lambda found: found.seconds)
+
+
+def everything(name: str, rate: float) -> MemoryRate:
+    """The level behind all others."""
+    return MemoryRate(name, math.inf, rate)
