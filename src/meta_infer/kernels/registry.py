@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meta_infer.kernels.arg_reduce import ARG_REDUCE
+from meta_infer.kernels.attention import ATTENTION
 from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
@@ -80,6 +81,7 @@ KERNELS: tuple[Kernel, ...] = (
     GRU,
     RNN,
     LINEAR_ATTENTION,
+    ATTENTION,
     ELEMENTWISE,
     TRANSPOSE,
     CONCAT,

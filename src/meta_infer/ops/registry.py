@@ -26,6 +26,7 @@ from meta_infer.ops import (
     det,
     dft,
     diagonal,
+    dot_product_attention,
     dynamic_lstm,
     einsum,
     elementwise_binary,
@@ -147,6 +148,7 @@ OPS: tuple[OpDef, ...] = (
     *rnn.OPS,
     *gru.OPS,
     *linear_attention.OPS,
+    *dot_product_attention.OPS,
     *conditional.OPS,
     *loop.OPS,
 )
