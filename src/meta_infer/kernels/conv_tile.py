@@ -22,7 +22,6 @@ from meta_infer.ir.loop import Buffer, Expr, Var, const, mad, maximum, minimum, 
 from meta_infer.kernels.abreast import apply_abreast
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs
-from meta_infer.support.dtypes import FLOAT32
 
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
 _IN_FLIGHT = 8
@@ -251,7 +250,7 @@ class Epilogue:
                         width: Expr | None, step: int) -> None:
         """The same as a loop over the tile in memory: long epilogues (exp, tanh) are emitted once."""
         vectors, columns = len(acc), len(acc[0])
-        tile = b.stack("tile", FLOAT32, vectors * columns * self.block)
+        tile = b.stack("tile", acc[0][0].type.dtype, vectors * columns * self.block)
         for v, row in enumerate(acc):
             for j, value in enumerate(row):
                 b.store(tile, (v * columns + j) * self.block, value)
