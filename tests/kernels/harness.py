@@ -315,7 +315,9 @@ def run_lowering(group: Group, lowering: Lowering, layouts: Mapping[str, Layout]
     for temp in lowering.temps:
         count = int(np.prod([evaluate(d, known) for d in temp.shape]))
         memory[temp.name] = Memory(temp.name, temp.dtype, count)
-    calls = _distinct(lowering.calls)
+    for kept in lowering.prepared:
+        memory[kept.name] = Memory(kept.name, kept.dtype, int(np.prod([evaluate(d, {}) for d in kept.shape])))
+    calls = _distinct((*lowering.prepare, *lowering.calls))
     order = None if seed is None else np.random.default_rng(seed)
     run: Runner = _interpret
     if engine == "c":

@@ -220,7 +220,7 @@ def test_a_plan_for_other_code(package_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_failed_load_can_be_repeated(package_file: Path, tmp_path: Path) -> None:
-    bad = rewrite(tmp_path / "p.bin", contents(package_file) | {PLAN: b"MI-PLAN\0" + bytes(80)})
+    bad = rewrite(tmp_path / "p.bin", contents(package_file) | {PLAN: b"MI-PLAN\0" + bytes(88)})
     for _ in range(20):
-        refuse(bad, "version 0, this runtime reads 2")
+        refuse(bad, "version 0, this runtime reads 3")
     assert Package(bad).inputs[0].name == "x"

@@ -10,7 +10,7 @@ import pytest
 from meta_infer.build_config import BuildConfig
 from meta_infer.report.limits import broken_limits
 
-FIGURES = {"arena_bytes": 3 * 2**20, "weight_bytes": 2**20}
+FIGURES = {"arena_bytes": 3 * 2**20, "weight_bytes": 2**20, "prepared_bytes": 0}
 
 
 def estimated(seconds: float) -> dict[str, Any]:
@@ -21,6 +21,8 @@ def estimated(seconds: float) -> dict[str, Any]:
     ({}, FIGURES, []),
     ({"memory_limit_mib": 4}, FIGURES, []),
     ({"memory_limit_mib": 3.9}, FIGURES, ["4.0 MiB (arena 3.0 MiB, weights 1.0 MiB) are above the limit of 3.9 MiB"]),
+    ({"memory_limit_mib": 4}, {**FIGURES, "prepared_bytes": 2**19},
+     ["4.5 MiB (arena 3.0 MiB, weights 1.0 MiB, prepared at load 512.0 KiB) are above the limit of 4 MiB"]),
     ({"target_latency_ms": 5}, estimated(0.005), []),
     ({"target_latency_ms": 5}, estimated(0.0051), ["5.10 ms (an estimate) is above the target of 5 ms"]),
     ({"target_latency_ms": 5}, FIGURES, ["`meta-infer bench` measures"]),

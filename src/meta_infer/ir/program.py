@@ -23,6 +23,7 @@ class BufferDecl:
 
     `kind`: 'input' and 'output' are memory of the caller, 'const' lies in the package, 'temp' in the arena or, where
     `ir/pooling.py` says so, in the session's pool. A model's output of the latter sort is a 'temp' as well.
+    'prepared' is memory of the session, of static size, that its making fills from constants and runs only read.
     A buffer with `alias` is a view: same memory as that buffer, `offset` elements in (of this dtype).
     `origin` is the ONNX tensor the buffer equals (in its layout), None when there is none.
     """
@@ -184,6 +185,8 @@ class Program:
     `inputs` and `outputs` are buffer names in the model's order. A run first checks all inputs' shapes: static dims
     must match, and symbols are read through `input_dims`; dims of inputs that are compound expressions are checked.
     `input_names` and `output_names` are the names users know, in the same order: the ONNX names.
+    The first `prepares` commands are calls without dims that write the 'prepared' buffers when a session is made; a
+    run begins after them.
     """
 
     name: str
@@ -197,6 +200,7 @@ class Program:
     symbols: Mapping[str, Symbol] = field(default_factory=dict)
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
+    prepares: int = 0
 
     def root(self, name: str) -> str:
         """The buffer whose memory `name` lies in."""
@@ -215,6 +219,10 @@ def walk_commands(commands: tuple[Command, ...]) -> Iterator[Command]:
                 yield from walk_commands(orelse)
             case Loop(body=body):
                 yield from walk_commands(body)
+
+
+PREPARED = "prepared"
+"""The space of buffers of that kind."""
 
 
 @dataclass(frozen=True)
@@ -245,8 +253,9 @@ class PooledBuffer:
 class MemoryPlan:
     """Addresses of all arena buffers, per space, and what lies in no arena because only running can tell its size.
 
-    `sizes` are bytes per space at the upper bounds of all dims, `lower_bounds` the largest sum of bytes live at one
-    command, which no plan can beat. `roots` maps every temp to the buffer whose memory it shares.
+    `sizes` are bytes per space at the upper bounds of all dims (space PREPARED: what sessions fill when they are
+    made), `lower_bounds` the largest sum of bytes live at one command, which no plan can beat. `roots` maps
+    every temp to the buffer whose memory it shares.
     """
 
     placements: Mapping[str, Placement]

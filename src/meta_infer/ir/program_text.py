@@ -77,7 +77,9 @@ def print_program(program: Program, memory: MemoryPlan | None = None) -> str:
         step = f" step {symbol.step}" if symbol.step != 1 else ""
         lines.append(f"  dim {symbol.name} in [{symbol.lo}, {symbol.hi}]{step}")
     lines += [_buffer_line(buffer, memory) for buffer in program.buffers.values()]
-    lines += _command_lines(program.commands, "  ")
+    if program.prepares:
+        lines += ["  prepare {", *_command_lines(program.commands[:program.prepares], "    "), "  }"]
+    lines += _command_lines(program.commands[program.prepares:], "  ")
     lines.append(f"  return {', '.join('%' + name for name in program.outputs)}")
     if memory is not None:
         for space, size in memory.sizes.items():

@@ -57,12 +57,17 @@ class KernelCall:
 class Lowering:
     """A group as code: launches in order, weights packed at build, memory between launches.
 
-    `packed` and `temps` names need be unique within the lowering only; `lower` makes them unique in the program.
+    `prepare` are launches made once, when a package is loaded, from `packed` into `prepared`, which stays as it is:
+    weights in a form that would take more room in the file. Neither has symbolic sizes.
+    Names of `packed`, `temps` and `prepared` need be unique within the lowering only; `lower` makes them unique in the
+    program.
     """
 
     calls: tuple[KernelCall, ...]
     packed: Mapping[str, np.ndarray] = field(default_factory=dict)
     temps: tuple[Temp, ...] = ()
+    prepare: tuple[KernelCall, ...] = ()
+    prepared: tuple[Temp, ...] = ()
 
 
 KnobValue = int | str

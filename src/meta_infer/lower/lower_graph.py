@@ -182,4 +182,5 @@ def lower_graph(plan: Plan, profile: Profile, lower_group: LowerGroup, input_nam
     commands = lowerer.commands(plan)
     outputs = _collect_outputs(lowerer, plan, commands)
     return Program(graph.name, graph.inputs, outputs, builder.buffers, builder.constants, builder.kernels,
-                   tuple(commands), input_dims(graph), graph.symbols | builder.symbols, input_names, output_names)
+                   (*builder.prepare, *commands), input_dims(graph), graph.symbols | builder.symbols, input_names,
+                   output_names, len(builder.prepare))

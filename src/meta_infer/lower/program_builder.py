@@ -11,7 +11,7 @@ import numpy as np
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Layout
 from meta_infer.ir.loop import LoopFunc
-from meta_infer.ir.program import BufferDecl, Call, Command, SetDim
+from meta_infer.ir.program import PREPARED, BufferDecl, Call, Command, SetDim
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.support.dtypes import BOOL, INT64, DType, dtype_of
@@ -30,6 +30,7 @@ class ProgramBuilder:
     kernels: dict[str, LoopFunc] = field(default_factory=dict)
     where: dict[tuple[str, Layout], str] = field(default_factory=dict)
     symbols: dict[str, Symbol] = field(default_factory=dict)      # made by lowering, beside the graph's own
+    prepare: list[Command] = field(default_factory=list)          # calls made once, when a session is
     _alike: dict[object, list[tuple[LoopFunc, str]]] = field(default_factory=dict)     # functions by signature
 
     @contextmanager
@@ -104,6 +105,11 @@ class ProgramBuilder:
             args[name] = self.constant(f"{stem}/{name}", array)
         for temp in lowering.temps:
             args[temp.name] = self.temp(f"{stem}/{temp.name}", temp.dtype, temp.shape)
+        for kept in lowering.prepared:
+            args[kept.name] = self.add(BufferDecl(self.unique(f"{stem}/{kept.name}"), kept.dtype, kept.shape,
+                                                  "prepared", space=PREPARED))
+        self.prepare += [Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins),
+                              label) for call in lowering.prepare]
         commands: list[Command] = []
         for call in lowering.calls:
             commands.append(Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins),

@@ -5,6 +5,7 @@ buffer first, at the lowest offset where it meets no buffer that is live at the 
 life time are tried as well and the smallest arena wins. While it is above the lower bound, the buffer that reaches
 highest is placed first and all others again, some rounds long. All of it is deterministic.
 
+What sessions prepare when they are made lies one after the other in a space of its own.
 Buffers that are sized while running (`ir/pooling.py`) are in no arena; the plan lists them with what bounds them.
 """
 
@@ -13,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from meta_infer.ir.pooling import late_symbols, sized_while_running
-from meta_infer.ir.program import MemoryPlan, Placement, PooledBuffer, Program
+from meta_infer.ir.program import PREPARED, MemoryPlan, Placement, PooledBuffer, Program
 from meta_infer.ir.shapes import is_unbounded, upper, usual_upper
-from meta_infer.memory.liveness import LiveRange, live_ranges
+from meta_infer.memory.liveness import LiveRange, command_count, live_ranges
 
 ALIGNMENT = 64
 # Bounds of the rounds spent on an arena above its lower bound: placing takes the square of the number of buffers.
@@ -102,5 +103,11 @@ def plan_memory(program: Program) -> MemoryPlan:
         offsets, totals[space] = _smallest([sorted(here, key=order) for order in orders], sizes, here, bounds[space])
         for name, offset in offsets.items():
             placements[name] = Placement(space, offset, sizes[name], here[name].first, here[name].last)
+    prepared = {name: _align(max(usual_upper(decl.nbytes), 1)) for name, decl in program.buffers.items()
+                if decl.kind == "prepared"}
+    end = command_count(program.commands)
+    for name, size in prepared.items():
+        placements[name] = Placement(PREPARED, totals.get(PREPARED, 0), size, 0, end)
+        bounds[PREPARED] = totals[PREPARED] = totals.get(PREPARED, 0) + size
     roots = {name: program.root(name) for name in program.buffers}
     return MemoryPlan(placements, roots, totals, bounds, ALIGNMENT, pooled)

@@ -16,6 +16,7 @@ import numpy as np
 
 from meta_infer.ir.pooling import late_symbols
 from meta_infer.ir.program import (
+    PREPARED,
     AssignDims,
     BufferDecl,
     Call,
@@ -41,9 +42,9 @@ MAGIC = b"MI-PLAN\0"
 NONE = 0xFFFFFFFF
 MAX_RANK = 16
 _LARGEST = 1 << 56
-_KINDS = {"input": 0, "output": 1, "const": 2, "temp": 3}
+_KINDS = {"input": 0, "output": 1, "const": 2, "temp": 3, "prepared": 5}
 _POOL = 4
-_HEADER = struct.Struct("<8sIIQQQ10III")
+_HEADER = struct.Struct("<8sIIQQQQ10III")
 _SYMBOL = struct.Struct("<qqqII")
 _BUFFER = struct.Struct("<QQ12I")
 _COMMAND = struct.Struct("<10IQ")
@@ -127,7 +128,7 @@ class _Encoder:
         decl = self.program.buffers[name]
         offset = capacity = first = last = 0
         kind, shown = _KINDS[decl.kind], name
-        if decl.alias is None and decl.kind == "temp" and name in self.plan.placements:
+        if decl.alias is None and decl.kind in ("temp", "prepared") and name in self.plan.placements:
             place = self.plan.placements[name]
             offset, capacity, first, last = place.offset, place.nbytes, place.first, place.last
         elif name in self.plan.pooled:
@@ -209,9 +210,9 @@ def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequ
     """The command table of `program` for code whose kernel table is in `kernel_order`.
 
     `placed` says where each constant lies in weights.bin. Raises InternalError for a dim of the inputs beyond 2^56,
-    a rank beyond 16, or a space other than 'ram'.
+    a rank beyond 16, or a space other than 'ram' and that of what sessions prepare.
     """
-    spaces = set(memory_plan.sizes) - {"ram"}
+    spaces = set(memory_plan.sizes) - {"ram", PREPARED}
     if spaces:
         raise InternalError(f"the processor runtime has no memory space {sorted(spaces)[0]!r}")
     enc = _Encoder(program, memory_plan, placed, kernel_order)
@@ -228,7 +229,8 @@ def encode_program(program: Program, memory_plan: MemoryPlan, kernel_order: Sequ
                      struct.pack(f"<{len(words)}I", *words), bytes(enc.text)])
     header = _HEADER.pack(
         MAGIC, PLAN_VERSION, 0, _HEADER.size + len(body), memory_plan.sizes.get("ram", 0), placed.total,
+        memory_plan.sizes.get(PREPARED, 0),
         len(program.symbols), len(enc.slots), len(enc.literals), len(enc.buffers), len(program.inputs),
         len(program.outputs), len(program.input_dims), len(enc.refs), command_count(program.commands),
-        len(kernel_order), len(enc.text), 0)
+        len(kernel_order), len(enc.text), program.prepares)
     return header + body

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 FORMAT_VERSION = 1
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 PAGE = 4096
 """Data of every member begins at a multiple of this many bytes, so that it can be mapped."""
 CONSTANT_ALIGNMENT = 64

@@ -16,6 +16,7 @@ from meta_infer.cost.features import group_flops
 from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
+from meta_infer.ir.program import PREPARED
 from meta_infer.package.writer import CompiledTarget
 from meta_infer.report.limits import broken_limits
 from meta_infer.report.pooled import pooled_rows
@@ -90,6 +91,7 @@ def target_figures(config: BuildConfig, chip: Profile, target: BuiltTarget) -> d
         "arena_bytes": memory.sizes.get("ram", 0),
         "arena_lower_bound_bytes": memory.lower_bounds.get("ram", 0),
         "weight_bytes": sum(a.nbytes for a in program.constants.values()),
+        "prepared_bytes": memory.sizes.get(PREPARED, 0),
         "kernels": len(program.kernels),
         "commands": len(program.commands),
         **latency_estimate(config, chip, target.plan),

@@ -16,10 +16,12 @@ def broken_limits(config: BuildConfig, figures: Mapping[str, Any]) -> Iterator[s
     latency. Memory is all tensors of a run and the packed weights; inputs and outputs are the caller's.
     """
     if config.memory_limit_mib is not None:
-        used = figures["arena_bytes"] + figures["weight_bytes"]
+        parts = {"arena": figures["arena_bytes"], "weights": figures["weight_bytes"],
+                 "prepared at load": figures["prepared_bytes"]}
+        used = sum(parts.values())
         if used > config.memory_limit_mib * 2**20:
-            yield (f"memory: {bytes_text(used)} (arena {bytes_text(figures['arena_bytes'])}, weights "
-                   f"{bytes_text(figures['weight_bytes'])}) are above the limit of {config.memory_limit_mib:g} MiB")
+            text = ", ".join(f"{name} {bytes_text(size)}" for name, size in parts.items() if size)
+            yield f"memory: {bytes_text(used)} ({text}) are above the limit of {config.memory_limit_mib:g} MiB"
     if config.target_latency_ms is not None:
         estimates = [metric for key, metric in figures.items() if key.startswith("latency_")]
         if not estimates:

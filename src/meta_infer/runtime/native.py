@@ -43,7 +43,7 @@ class Options(Structure):
 class Info(Structure):
     _fields_ = [(name, c_int32) for name in ("inputs", "outputs", "symbols", "dims", "buffers", "commands", "kernels",
                                              "threads")]
-    _fields_ += [(name, c_int64) for name in ("arena_bytes", "scratch_bytes", "constant_bytes")]
+    _fields_ += [(name, c_int64) for name in ("arena_bytes", "scratch_bytes", "constant_bytes", "prepared_bytes")]
 
 
 _SIGNATURES = {

@@ -82,6 +82,9 @@ def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[
     for temp in lowering.temps:
         count = evaluate(product(temp.shape), sizes)
         buffers[temp.name] = MeasuredBuffer(count * temp.dtype.bytes, temp.dtype.name, "output")
+    for kept in lowering.prepared:
+        count = evaluate(product(kept.shape), sizes)
+        buffers[kept.name] = MeasuredBuffer(count * kept.dtype.bytes, kept.dtype.name, "weights")
     for packed, array in lowering.packed.items():
         buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
     used = {arg for call in lowering.calls for arg in call.args}

@@ -341,5 +341,20 @@ static int32_t run_region(mi_run *r, uint32_t begin, uint32_t end) {
 }
 
 int32_t mi_interpret(mi_run *r) {
-    return run_region(r, 0, r->s->plan.header->commands);
+    return run_region(r, r->s->plan.header->prepares, r->s->plan.header->commands);
+}
+
+int32_t mi_prepare(mi_session *s, mi_error *error) {
+    if (s->plan.header->prepares == 0) {
+        return MI_OK;
+    }
+    mi_resolve(s, NULL, NULL, true);
+    mi_run r = {.s = s, .threads = s->threads, .error = error};
+    for (uint32_t i = 0; i < s->plan.header->prepares; i++) {
+        int32_t code = do_call(&r, i, &s->plan.commands[i]);
+        if (code != MI_OK) {
+            return code;
+        }
+    }
+    return MI_OK;
 }

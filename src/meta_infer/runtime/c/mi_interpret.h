@@ -18,6 +18,9 @@ typedef struct {
 /* Run every command once; sizes and addresses are those of the run's inputs by now. */
 int32_t mi_interpret(mi_run *r);
 
+/* Make the calls that fill what the plan wants prepared. */
+int32_t mi_prepare(mi_session *s, mi_error *error);
+
 #pragma GCC visibility pop
 
 #endif

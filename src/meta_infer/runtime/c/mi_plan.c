@@ -104,7 +104,7 @@ static bool is_buffer_ok(mi_plan *plan, uint32_t index) {
     const mi_plan_header *h = plan->header;
     const mi_plan_buffer *b = &plan->buffers[index];
     bool sized = b->bits == 4 || b->bits == 8 || b->bits == 16 || b->bits == 32 || b->bits == 64;
-    if (!sized || b->kind > MI_POOL || !is_dim(plan, b->elements) || b->name >= h->text_bytes
+    if (!sized || b->kind > MI_PREPARED || !is_dim(plan, b->elements) || b->name >= h->text_bytes
         || b->rank > MI_MAX_RANK || !are_dims(plan, b->shape, b->rank) || b->capacity > LARGEST) {
         return false;
     }
@@ -115,6 +115,9 @@ static bool is_buffer_ok(mi_plan *plan, uint32_t index) {
     plan->pools += b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows);
     if (b->kind == MI_TEMP) {
         return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->arena_bytes);
+    }
+    if (b->kind == MI_PREPARED) {
+        return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->prepared_bytes);
     }
     if (b->kind == MI_CONST) {
         return b->offset % MI_ALIGNMENT == 0 && is_range(b->offset, b->capacity, h->constant_bytes);
@@ -202,6 +205,25 @@ static bool is_command_ok(mi_plan *plan, const mi_plan_command *c) {
     return false;
 }
 
+/* Calls that need nothing of a run: no dims, no memory of the caller, nothing that is sized while running. */
+static int32_t check_prepares(const mi_plan *plan, mi_error *error) {
+    if (plan->header->prepares > plan->header->commands) {
+        return bad(error, "commands before a run:", plan->header->prepares);
+    }
+    for (uint32_t i = 0; i < plan->header->prepares; i++) {
+        const mi_plan_command *c = &plan->commands[i];
+        bool fits = c->op == MI_CALL && c->e == 0;
+        for (uint32_t k = 0; fits && k < c->c; k++) {
+            uint32_t kind = plan->buffers[mi_plan_root(plan, plan->refs[c->b + k])].kind;
+            fits = kind == MI_CONST || kind == MI_PREPARED;
+        }
+        if (!fits) {
+            return bad(error, "a command before a run,", i);
+        }
+    }
+    return MI_OK;
+}
+
 static int32_t check_commands(mi_plan *plan, uint64_t begin, uint64_t end, int depth, mi_error *error) {
     if (depth > MI_MAX_DEPTH) {
         return bad(error, "regions are nested too deep at command", (int64_t)begin);
@@ -246,7 +268,7 @@ int32_t mi_plan_parse(mi_plan *plan, const void *bytes, size_t byte_count, size_
                        (int64_t)h->version, (int64_t)MI_PLAN_VERSION);
     }
     if (h->total_bytes != byte_count || h->constant_bytes != constant_bytes || h->arena_bytes > LARGEST
-        || !cut_sections(plan, bytes, byte_count)) {
+        || h->prepared_bytes > LARGEST || !cut_sections(plan, bytes, byte_count)) {
         return mi_fail(error, MI_BAD_PLAN, "the command table is damaged: sizes of its sections do not add up");
     }
     int32_t code = check_symbols(plan, error);
@@ -259,5 +281,6 @@ int32_t mi_plan_parse(mi_plan *plan, const void *bytes, size_t byte_count, size_
     if (code == MI_OK) {
         code = check_interface(plan, error);
     }
-    return code == MI_OK ? check_commands(plan, 0, h->commands, 0, error) : code;
+    code = code == MI_OK ? check_commands(plan, 0, h->commands, 0, error) : code;
+    return code == MI_OK ? check_prepares(plan, error) : code;
 }

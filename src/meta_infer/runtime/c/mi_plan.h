@@ -9,7 +9,7 @@
 
 #include "mi_error.h"
 
-#define MI_PLAN_VERSION 2
+#define MI_PLAN_VERSION 3
 #define MI_NONE UINT32_MAX
 #define MI_ALIGNMENT 64
 #define MI_TOO_LARGE ((int64_t)1 << 56)     /* a dim that reaches this is saturated: no size, whatever it stands for */
@@ -22,9 +22,10 @@
 typedef struct {
     char magic[8];                  /* "MI-PLAN" and a zero */
     uint32_t version, reserved;
-    uint64_t total_bytes, arena_bytes, constant_bytes;
+    uint64_t total_bytes, arena_bytes, constant_bytes, prepared_bytes;
     uint32_t symbols, dims, literals, buffers, inputs, outputs, input_dims, refs, commands, kernels;
-    uint32_t text_bytes, reserved2;
+    uint32_t text_bytes;
+    uint32_t prepares;              /* commands at the beginning that are for making a session, not for its runs */
 } mi_plan_header;
 
 typedef struct {
@@ -33,11 +34,12 @@ typedef struct {
     uint32_t grows;                 /* begins a run at `lo`: what depends on it is made as large as it becomes */
 } mi_plan_symbol;
 
-/* MI_TEMP lies in the arena, MI_POOL in memory that the session obtains while running, for it has no useful bound. */
-enum { MI_INPUT = 0, MI_OUTPUT = 1, MI_CONST = 2, MI_TEMP = 3, MI_POOL = 4 };
+/* MI_TEMP lies in the arena, MI_POOL in memory that the session obtains while running, for it has no useful bound;
+ * MI_PREPARED in memory of the session that is filled when it is made. */
+enum { MI_INPUT = 0, MI_OUTPUT = 1, MI_CONST = 2, MI_TEMP = 3, MI_POOL = 4, MI_PREPARED = 5 };
 
 typedef struct {
-    uint64_t offset;                /* bytes into the arena or the constants; 0 for the caller's memory and views */
+    uint64_t offset;                /* bytes into the arena, the constants or what is prepared; 0 for the caller's memory and views */
     uint64_t capacity;              /* bytes at the (usual) upper bound of all dims; of a view or in the pool, unused */
     uint32_t kind, bits;            /* bits of one element */
     uint32_t parent;                /* of a view: the buffer it lies in, always an earlier one; else MI_NONE */

@@ -138,11 +138,14 @@ static unsigned char *root_address(mi_session *s, uint32_t index, int64_t bytes,
     if (b->kind == MI_POOL || (b->kind == MI_TEMP && b->outgrows && (uint64_t)bytes > b->capacity)) {
         return pool_address(s, index, bytes);
     }
-    if (b->kind != MI_TEMP && b->kind != MI_CONST) {
+    if (b->kind == MI_INPUT || b->kind == MI_OUTPUT) {
         return NULL;                                /* the caller's: bound afterwards, from its own list */
     }
     if ((uint64_t)bytes > b->capacity) {
         return NULL;
+    }
+    if (b->kind == MI_PREPARED) {
+        return s->prepared + b->offset;
     }
     if (b->kind == MI_CONST) {
         return (unsigned char *)(uintptr_t)s->constants + b->offset;

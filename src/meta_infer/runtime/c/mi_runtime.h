@@ -87,7 +87,7 @@ typedef struct {
 /* What the plan holds, for callers that size arrays by it. */
 typedef struct {
     int32_t inputs, outputs, symbols, dims, buffers, commands, kernels, threads;
-    int64_t arena_bytes, scratch_bytes, constant_bytes;
+    int64_t arena_bytes, scratch_bytes, constant_bytes, prepared_bytes;
 } mi_session_info;
 
 MI_API int32_t mi_api_version(void);

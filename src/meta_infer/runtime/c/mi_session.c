@@ -2,6 +2,7 @@
 #include "mi_session.h"
 
 #include "mi_blocks.h"
+#include "mi_interpret.h"
 #include "mi_kernel.h"
 #include "mi_os.h"
 #include "mi_pool.h"
@@ -171,6 +172,13 @@ static int32_t reserve_scratch(mi_session *s, mi_error *error) {
 
 static int32_t reserve_buffers(mi_session *s, mi_error *error) {
     const mi_plan *p = &s->plan;
+    if (p->header->prepared_bytes > 0) {
+        s->prepared = mi_os_map((size_t)p->header->prepared_bytes);
+        if (s->prepared == NULL) {
+            return mi_fail(error, MI_NO_MEMORY, "cannot reserve %d bytes for what is prepared when a model is loaded",
+                           (int64_t)p->header->prepared_bytes);
+        }
+    }
     if (s->separate == NULL) {
         s->arena = mi_os_map((size_t)p->header->arena_bytes + MI_ALIGNMENT);
         return s->arena != NULL ? MI_OK : mi_fail(error, MI_NO_MEMORY, "cannot reserve an arena of %d bytes",
@@ -232,6 +240,10 @@ int32_t mi_session_create(mi_session **session, const mi_session_config *config,
     }
     code = reserve_buffers(s, error);
     code = code == MI_OK ? reserve_scratch(s, error) : code;
+    if (code == MI_OK) {
+        mi_pool_reserve(s->threads);
+        code = mi_prepare(s, error);
+    }
     if (code != MI_OK) {
         mi_session_destroy(s);
         return code;
@@ -239,7 +251,6 @@ int32_t mi_session_create(mi_session **session, const mi_session_config *config,
     if (config->touch) {
         touch(s);
     }
-    mi_pool_reserve(s->threads);
     *session = s;
     return MI_OK;
 }
@@ -254,6 +265,9 @@ void mi_session_destroy(mi_session *s) {
     }
     if (s->arena != NULL) {
         mi_os_unmap(s->arena, (size_t)p->header->arena_bytes + MI_ALIGNMENT);
+    }
+    if (s->prepared != NULL) {
+        mi_os_unmap(s->prepared, (size_t)p->header->prepared_bytes);
     }
     if (s->blocks != NULL) {
         mi_blocks_unmap(s);
@@ -272,6 +286,7 @@ int32_t mi_session_describe(const mi_session *s, mi_session_info *info) {
         .dims = (int32_t)h->dims, .buffers = (int32_t)h->buffers, .commands = (int32_t)h->commands,
         .kernels = (int32_t)h->kernels, .threads = s->threads, .arena_bytes = (int64_t)h->arena_bytes,
         .scratch_bytes = (int64_t)s->scratch_bytes, .constant_bytes = (int64_t)h->constant_bytes,
+        .prepared_bytes = (int64_t)h->prepared_bytes,
     };
     return MI_OK;
 }

@@ -25,6 +25,7 @@ struct mi_session {
 
     const unsigned char *constants;
     unsigned char *arena;
+    unsigned char *prepared;        /* filled when the session is made, then only read */
     unsigned char *scratch;         /* `scratch_stride` bytes for each thread */
     size_t scratch_stride, scratch_bytes;
     uint32_t *pools;                /* the root buffers of kind MI_POOL, plan.pools of them */
