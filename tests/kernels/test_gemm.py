@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Variant
 from meta_infer.ir.shapes import Symbol
+from meta_infer.ir.walk_loop import walk_stmts
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.gemm_tile import pack_panels
+from meta_infer.kernels.kernel import Refusal
+from meta_infer.kernels.tuning import feasible, tunings
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
 
@@ -79,6 +83,62 @@ def test_blocks_of_k(cache: int | None) -> None:
     case = make_group("MatMul", {"x": _random(9, 300), "w": _random(300, 21)}, constants=("w",),
                       epilogue=[Step("Add", {"b": _random(21)}), Step("Sigmoid")] if cache else [Step("Relu")])
     assert check_case(case, GEMM, 1e-4, 1e-4, profile=replace(PROFILE, l2_bytes=cache)) == 1
+
+
+@pytest.mark.parametrize("shape, profile", [((13, 37, 67), PROFILE), ((3, 5, 29), NARROW)])
+def test_knob_corners(shape: tuple[int, int, int], profile: Profile) -> None:
+    m, k, n = shape
+    case = make_group("MatMul", {"x": _random(m, k), "w": _random(k, n)}, constants=("w",),
+                      epilogue=[Step("Add", {"b": _random(n)}), Step("Gelu", attrs={"approximate": "none"}),
+                                Step("Add", {"r": _random(m, n)})])
+    assert check_case(case, GEMM, 1e-4, 1e-4, profile=profile, all_corners=True) >= 7
+
+
+def test_random_shapes_at_random_knobs(full: bool) -> None:
+    rng = np.random.default_rng(11)
+    for i in range(60 if full else 6):
+        m, k, n = (int(rng.integers(0, limit)) for limit in (160, 90, 68))
+        case = make_group("MatMul", {"x": _random(m, k, seed=i), "w": _random(k, n, seed=i + 1)}, constants=("w",),
+                          epilogue=[Step("Relu")] if i % 2 else [Step("Tanh")])
+        (variant,) = GEMM.variants(case.group, PROFILE)
+        chosen: Variant | Refusal = Refusal({}, "shape", "none yet")
+        while isinstance(chosen, Refusal):
+            values = {knob.name: knob.values[int(rng.integers(len(knob.values)))]
+                      for knob in GEMM.knobs(case.group, variant, PROFILE)}
+            chosen = GEMM.tune(case.group, variant, values, PROFILE)
+        got = run_group(case.group, GEMM, chosen, layouts_of(chosen, case.group), case.arrays, PROFILE, seed=i)
+        np.testing.assert_allclose(got["e0"], reference(case, promote=True)["e0"], 1e-4, 2e-5 * np.sqrt(k + 1),
+                                   err_msg=f"{m}x{k}x{n} {dict(chosen.knobs)}")
+
+
+@pytest.mark.parametrize("values, reason", [
+    ({"tile": "12x2"}, "registers"), ({"tile": "4x3"}, "shape"), ({"block_rows": 72}, "shape"),
+    ({"depth_blocks": 8}, "shape"), ({"block_rows": 24, "depth_blocks": 2}, None)])
+def test_what_is_refused(values: dict[str, int | str], reason: str | None) -> None:
+    case = make_group("MatMul", {"x": _random(40, 7), "w": _random(7, 16)}, constants=("w",))
+    (variant,) = GEMM.variants(case.group, PROFILE)
+    found = GEMM.tune(case.group, variant, values, PROFILE)
+    assert (found.reason if isinstance(found, Refusal) else None) == reason
+
+
+def test_a_block_that_no_cache_holds_is_refused() -> None:
+    case = make_group("MatMul", {"x": _random(300, 4096), "w": _random(4096, 32)}, constants=("w",))
+    (variant,) = GEMM.variants(case.group, PROFILE)
+    assert int(variant.knobs["depth_blocks"]) > 1
+    found = GEMM.tune(case.group, variant, {"depth_blocks": 1}, PROFILE)
+    assert isinstance(found, Refusal) and found.reason == "cache"
+
+
+def test_every_choice_is_small(full: bool) -> None:
+    """What is not refused is code of moderate size, on the instruction set with the largest tiles too."""
+    case = make_group("MatMul", {"x": _random(40, 50), "w": _random(50, 100)}, constants=("w",),
+                      epilogue=[Step("Add", {"b": _random(100)}), Step("Relu")])
+    profile = make_profile("x86-64-v4")
+    (variant,) = GEMM.variants(case.group, profile)
+    for chosen in feasible(tunings(GEMM, case.group, variant, profile))[0][::1 if full else 97]:
+        lowering = GEMM.lower(case.group, chosen, layouts_of(chosen, case.group), profile)
+        count = sum(1 for call in lowering.calls for _ in walk_stmts(call.func.body))
+        assert count <= 6000, f"{dict(chosen.knobs)} takes {count} statements"
 
 
 def test_interpreter_agrees_and_finds_no_stray_access() -> None:

@@ -1,14 +1,14 @@
 """MatMul and Gemm with weights known at build: packed panels, a register tile, blocks of rows and columns.
 
-All leading dims of the left-hand side are one dim of M rows, which may be dynamic. A chunk is a block of at most
-`ROWS` rows and a few panels; within it each panel stays in the second-level cache while the rows pass, K being cut
-into blocks where a panel is too long for that.
+All leading dims of the left-hand side are one dim of M rows, which may be dynamic. A chunk is a block of rows and a few
+panels; within it each panel stays in the second-level cache while the rows pass, K being cut into blocks where a panel
+or the rows are too long for that. While the rows pass over one panel they fetch the next one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from meta_infer.ir.loop import Expr, Type, const
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
-from meta_infer.kernels.gemm_tile import DTYPES, Tile, pack_panels, tile_for
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.gemm_knobs import Choice, Size, cost_of, default_choice, knobs_of, read_choice, refuse
+from meta_infer.kernels.gemm_tile import DTYPES, pack_panels
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, load_operand
 
-# Rows of a block: twelve tiles pass over a panel before it makes room for the next.
-ROWS = 72
-# Floating-point operations of a chunk: tens of microseconds on one core.
-CHUNK_FLOPS = 3_000_000
 _PACKED = "packed:weights"
 
 
@@ -61,37 +59,50 @@ def _problem(group: Group) -> Problem:
     return Problem(a, shape, bool(anchor.attrs.get("transA", 0)), weights, c or None, beta, 1)
 
 
+def _size(group: Group) -> Size:
+    problem, out = _problem(group), group.values[group.anchor.outputs[0]]
+    depth, width = problem.weights.shape
+    return Size(product(out.shape[:problem.lead]), depth, width, out.dtype, uses_math(group))
+
+
+def _chosen(variant: Variant, choice: Choice, size: Size, profile: Profile) -> Variant:
+    """`variant` with the values of `choice`, and what they take."""
+    columns, item = choice.tile.columns, size.dtype.bytes
+    partial = choice.block_rows if choice.depth_blocks > 1 else 0
+    return replace(variant, knobs=choice.values(size),
+                   scratch_bytes=(partial + choice.tile.rows * size.math) * columns * item,
+                   packed_bytes=choice.tile.panels(size.width) * columns * size.depth * item,
+                   cost=cost_of(choice, size, profile))
+
+
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     weights = group.constants.get(group.anchor.inputs[1])
     out = group.values[group.anchor.outputs[0]]
     if weights is None or weights.ndim not in (1, 2) or out.dtype not in DTYPES or not keeps_shape(group):
         return
-    problem = _problem(group)
-    depth, width = problem.weights.shape
-    tile = tile_for(profile, out.dtype, width)
-    yield Variant(
-        "gemm", f"{tile.rows}x{tile.columns}",
-        {name: PLAIN for name in group.inputs if name not in group.constants},
-        {name: PLAIN for name in group.outputs},
-        scratch_bytes=ROWS * tile.columns * out.dtype.bytes,
-        packed_bytes=tile.panels(width) * tile.columns * depth * out.dtype.bytes,
-        flops=product(out.shape) * depth * 2)
+    size = _size(group)
+    plain = Variant("gemm", "panels", {name: PLAIN for name in group.inputs if name not in group.constants},
+                    {name: PLAIN for name in group.outputs}, flops=product(out.shape) * size.depth * 2)
+    yield _chosen(plain, default_choice(size, profile), size, profile)
 
 
-def _depth_blocks(depth: int, tile: Tile, profile: Profile) -> int:
-    """Blocks of K such that one block of a panel takes half of the second-level cache: that feeds a tile in time."""
-    if not profile.l2_bytes:
-        return 1
-    longest = max(1, profile.l2_bytes // 2 // (tile.columns * tile.dtype.bytes))
-    return max(1, -(-depth // longest))
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return knobs_of(_size(group), profile)
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    size = _size(group)
+    choice = read_choice({**variant.knobs, **values}, size, profile)
+    return refuse(choice, size, profile) or _chosen(variant, choice, size, profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     problem, out = _problem(group), group.values[group.anchor.outputs[0]]
     depth, width = problem.weights.shape
-    tile = tile_for(profile, out.dtype, width)
-    panels, depth_blocks = tile.panels(width), _depth_blocks(depth, tile, profile)
-    per_chunk = max(1, CHUNK_FLOPS // max(1, 2 * ROWS * tile.columns * depth))
+    choice = read_choice(variant.knobs, _size(group), profile)
+    tile, depth_blocks, block_rows = choice.tile, choice.depth_blocks, choice.block_rows
+    panels = tile.panels(width)
+    per_chunk = max(1, choice.grain // max(1, 2 * block_rows * tile.columns * depth))
     column_blocks = -(-panels // per_chunk)
 
     operands = operand_values(group)
@@ -115,10 +126,10 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
         return value + (c if problem.beta == 1.0 else c * problem.beta)
 
-    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare)
-    partial = b.scratch("partial", out.dtype, ROWS * tile.columns) if depth_blocks > 1 else None
+    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare, choice.abreast)
+    partial = b.scratch("partial", out.dtype, block_rows * tile.columns) if depth_blocks > 1 else None
     m, a = b.dim(product(out.shape[:problem.lead])), buffers[problem.a]
-    row_blocks = (m + (ROWS - 1)) // ROWS
+    row_blocks = (m + (block_rows - 1)) // block_rows
     with b.chunks(row_blocks * column_blocks) as chunk:
         blocks = b.let(row_blocks, "row_blocks")
         row_block, column_block = b.let(chunk % blocks, "row_block"), b.let(chunk // blocks, "column_block")
@@ -128,6 +139,13 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         start = b.let(column_block * panels // column_blocks, "panel_first")
         stop = b.let((column_block + 1) * panels // column_blocks, "panel_last")
 
+        def factors(begin: Expr, size: Expr) -> Factors:
+            """Steps begin..begin + size of k; behind them in memory lies what is needed next."""
+            at = b.let(panel_at + begin * tile.columns, "panel_part")
+            following = b.let(at + size * tile.columns, "following") if choice.fetch == "next" else None
+            return Factors(a, a_first + begin * a_step, a_row_step, a_step, packed, at, tile.columns, size,
+                           choice.unroll, following)
+
         def place(r: Expr) -> tuple[Expr, ...]:
             return unflatten(b, b.let(first + r, "row"), space.shape[:-1])
 
@@ -135,20 +153,18 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
             panel_at = b.let(panel * (depth * tile.columns), "panel_at")
             spot = Spot(place, b.let(panel * tile.columns, "column_first"))
             if partial is None:
-                factors = Factors(a, a_first, a_row_step, a_step, packed, panel_at, tile.columns, const(depth))
-                multiply_block(b, factors, count, finish, spot)
+                multiply_block(b, factors(const(0), const(depth)), count, finish, spot)
             else:
                 with b.loop(0, count * tile.columns, tile.lanes, "i") as i:
                     b.store(partial, i, const(0, Type(tile.dtype, tile.lanes)))
                 with b.loop(0, depth_blocks, 1, "block") as block:
                     begin = b.let(block * depth // depth_blocks, "k_first")
                     size = b.let((block + 1) * depth // depth_blocks - begin, "k_count")
-                    factors = Factors(a, a_first + begin * a_step, a_row_step, a_step, packed,
-                                      panel_at + begin * tile.columns, tile.columns, size)
-                    multiply_block(b, factors, count, finish, spot, partial, block.eq(depth_blocks - 1))
+                    multiply_block(b, factors(begin, size), count, finish, spot, partial,
+                                   block.eq(depth_blocks - 1))
     func, dims = b.finish()
     weights = pack_panels(problem.weights.astype(out.dtype.numpy, copy=False), tile.columns)
     return Lowering((KernelCall(func, tuple(names), dims),), {_PACKED: weights})
 
 
-GEMM = Kernel("gemm", ("MatMul", "Gemm"), _variants, _lower)
+GEMM = Kernel("gemm", ("MatMul", "Gemm"), _variants, _lower, _knobs, _tune)

@@ -2,7 +2,7 @@
 
 Cheap epilogues run on the registers themselves, all operands of a tile being read before its first result is written.
 Those with math functions are too long to repeat for every register of every tile: there the tile goes through a small
-array, and one loop runs over its rows.
+array, and one loop runs over its rows, several vectors abreast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, Operand, minimum
 from meta_infer.ir.shapes import divisible
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
+from meta_infer.kernels.abreast import apply_abreast
+from meta_infer.kernels.gemm_tile import Ahead, Tile, by_rows, each_tile, multiply
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, store_outputs
 
@@ -36,13 +37,21 @@ class Finish:
     layouts: Mapping[str, Layout]
     prepare: Callable[[Point, Expr], Expr]
     rolled: Buffer | None = None                          # [rows][columns] of raw results, where math is used
+    abreast: int = 1                                      # vectors that go through math functions together
+
+    @property
+    def block(self) -> tuple[int, int]:
+        """Rows and vectors of a tile that go through math functions together."""
+        vectors = self.tile.vectors if self.tile.vectors <= self.abreast and self.tile.vectors != 3 else 1
+        rows = next(r for r in (4, 2, 1) if r * vectors <= self.abreast and self.tile.rows % r == 0)
+        return rows, vectors
 
 
 def make_finish(b: Builder, tile: Tile, group: Group, shape: Shape, buffers: Mapping[str, Buffer],
-                layouts: Mapping[str, Layout], prepare: Callable[[Point, Expr], Expr]) -> Finish:
+                layouts: Mapping[str, Layout], prepare: Callable[[Point, Expr], Expr], abreast: int = 4) -> Finish:
     """A Finish with the scratch it needs."""
     rolled = b.scratch("rolled", tile.dtype, tile.rows * tile.columns) if uses_math(group) else None
-    return Finish(tile, group, shape, buffers, layouts, prepare, rolled)
+    return Finish(tile, group, shape, buffers, layouts, prepare, rolled, abreast if tile.lanes > 1 else 1)
 
 
 @dataclass(frozen=True)
@@ -99,13 +108,27 @@ def _finish_rolled(b: Builder, finish: Finish, spot: Spot, first: Expr, size: Ex
     tile, rolled = finish.tile, finish.rolled
     assert rolled is not None
 
-    def visit(vectors: range, partial: bool) -> None:
-        with b.loop(0, size, 1, "r") as r:
+    rows, together = finish.block
+
+    def some(r: Expr, vectors: range, partial: bool) -> None:
+        """A block from row r on; behind the tile's last row that row once more, which changes nothing."""
+        points, parts = [], []
+        for i in range(rows):
+            row = r if rows == 1 else b.let(minimum(r + i, size - 1), "row_in_tile")
             for v in vectors:
-                point = _point(b, finish, spot, first + r, v, partial)
-                value = b.load(rolled, r * tile.columns + v * tile.lanes, tile.lanes)
-                known = _apply(b, finish, point, value)
-                store_outputs(b, finish.group, known, finish.buffers, finish.layouts, point)
+                point = _point(b, finish, spot, first + row, v, partial)
+                value = b.load(rolled, row * tile.columns + v * tile.lanes, tile.lanes)
+                points.append(point)
+                parts.append(b.let(finish.prepare(point, value), "sum"))
+        found = apply_abreast(b, finish.group, finish.group.anchor.outputs[0], parts, finish.buffers, finish.layouts,
+                              points)
+        for point, known in zip(points, found, strict=True):
+            store_outputs(b, finish.group, known, finish.buffers, finish.layouts, point)
+
+    def visit(vectors: range, partial: bool) -> None:
+        with b.loop(0, size, rows, "r") as r:
+            for v in vectors[::together]:
+                some(r, range(v, min(v + together, vectors.stop)), partial)
 
     _sides(b, finish, spot, visit)
 
@@ -122,6 +145,8 @@ class Factors:
     panel_at: Expr
     panel_step: Operand
     depth: Expr
+    unroll: int = 1
+    following: Expr | None = None                         # where in `panel` the next product's factor lies, to fetch it
 
 
 def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, spot: Spot,
@@ -131,7 +156,12 @@ def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, sp
     With `partial` [count][columns], the product adds to what is there and goes back there unless `is_last`.
     """
     tile, f = finish.tile, factors
+    tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles") if f.following is not None else None
     with each_tile(b, tile, count) as (first, size):
+        ahead = None
+        if f.following is not None and tiles is not None:        # each tile fetches its part
+            step = b.let((tiles + (tile.columns - 1)) // tiles, "fetch_step")
+            ahead = Ahead(f.panel, b.let(f.following + first * f.depth // count * tile.columns, "fetch"), step)
         base = b.let(f.a_first + first * f.a_row_step, "base")
 
         def leave(rows: int, total: Rows) -> None:
@@ -143,7 +173,8 @@ def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, sp
         def body(rows: int) -> None:
             start = None if partial is None else _kept(b, tile, partial, first, rows)
             a_rows = [b.let(base + index(r) * f.a_row_step, "row") for r in range(rows)]
-            total = multiply(b, tile, rows, f.a, a_rows, f.a_step, f.panel, f.panel_at, f.panel_step, f.depth, start)
+            total = multiply(b, tile, rows, f.a, a_rows, f.a_step, f.panel, f.panel_at, f.panel_step, f.depth, start,
+                             f.unroll, ahead)
             if partial is None or is_last is None:
                 leave(rows, total)
                 return

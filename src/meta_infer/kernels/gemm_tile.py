@@ -1,10 +1,10 @@
 """The register tile of all matrix products: `rows` x `columns` results that stay in registers while k runs.
 
 The right-hand side comes in panels, [K][columns] each, so that one step of k reads `columns` neighbouring elements;
-the left-hand side is read in place, one element per row and step, and broadcast. Six rows of two vectors make twelve
-accumulators: with two loaded vectors and a broadcast they fill sixteen vector registers, and they are enough
+the left-hand side is read in place, one element per row and step, and broadcast. Four rows of three vectors make twelve
+accumulators: with three loaded vectors and a broadcast they fill sixteen vector registers, and they are enough
 independent chains to hide the latency of a fused multiply-add (Goto and van de Geijn, "Anatomy of
-High-Performance Matrix Multiplication", 2008).
+High-Performance Matrix Multiplication", 2008). Of the shapes that fill the registers this one loads least.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, splat
@@ -38,6 +39,8 @@ DTYPES = (FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UI
 _CHAINS = 8
 # Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).
 _REGISTERS = 16
+# Short tiles leave the fetching to the processor: they stream, and their own loads keep it busy.
+_FEWEST_ROWS_TO_FETCH = 3
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,34 @@ class Tile:
         """How many panels `columns` columns take."""
         return -(-columns // self.columns)
 
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.vectors}"
+
+
+def registers_of(profile: Profile) -> int:
+    """Vector registers of the profile's instruction set."""
+    return isa_named(profile.isa).simd_registers if profile.isa else _REGISTERS
+
+
+def fits_registers(tile: Tile, profile: Profile) -> bool:
+    """Whether accumulators, a panel's vectors, a broadcast and, where multiply and add are two, a product fit."""
+    fused = profile.has_fma and tile.dtype.is_float
+    return tile.vectors * (tile.rows + 1) + (1 if fused else 2) <= registers_of(profile)
+
 
 def tile_for(profile: Profile, dtype: DType, columns: Dim) -> Tile:
-    """A tile for a product with `columns` columns; narrow products get panels of one vector."""
+    """A tile for a product with `columns` columns; narrow products get panels of one vector.
+
+    Three vectors to a panel, unless two leave fewer columns of the last panel empty.
+    """
     lanes = profile.lanes(dtype)
-    narrow = isinstance(columns, int) and columns <= lanes
-    return Tile(dtype, lanes, 1 if narrow else 2)
+    if not isinstance(columns, int):
+        return Tile(dtype, lanes, 2)
+    if columns <= lanes:
+        return Tile(dtype, lanes, 1)
+    wide, two = Tile(dtype, lanes, 3, 8 if registers_of(profile) >= 32 else 4), Tile(dtype, lanes, 2)
+    wasted = wide.panels(columns) * wide.columns - two.panels(columns) * two.columns
+    return wide if fits_registers(wide, profile) and wasted <= columns // 64 else two
 
 
 def pack_panels(matrix: np.ndarray, columns: int) -> np.ndarray:
@@ -93,13 +118,24 @@ def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
     return mad(x, y, z) if z.type.dtype.is_float else x * y + z
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What to fetch into the cache while a product runs: `buffer[at + k * step]` at step k."""
+
+    buffer: Buffer
+    at: Expr
+    step: Operand
+
+
 def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr], a_step: Operand, panel: Buffer,
              panel_at: Expr, panel_step: Operand, depth: Expr, start: Sequence[Sequence[Expr]] | None = None,
-             ) -> list[list[Expr]]:
+             unroll: int = 1, ahead: Ahead | None = None) -> list[list[Expr]]:
     """`rows` x `vectors` registers of the product over `depth` steps, plus `start`.
 
     Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
-    Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order.
+    Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order. `unroll` steps, a
+    power of two, make one turn of the loop. A fetch in each of them also keeps compilers from gathering the loads of
+    several steps, for which there are no registers.
     """
     sets = _sets(rows, tile.vectors)
     register = Type(tile.dtype, tile.lanes)
@@ -115,11 +151,14 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
             for v in range(tile.vectors):
                 b.assign(acc[s][r][v], multiply_add(left, right[v], acc[s][r][v]))
 
-    whole = b.let(depth // sets * sets, "whole")
-    with b.loop(0, whole, sets, "k") as k:
-        for s in range(sets):
-            step(k + s, s)
-    if sets > 1:
+    turn = max(sets, unroll)
+    whole = b.let(depth // turn * turn, "whole")
+    with b.loop(0, whole, turn, "k") as k:
+        for i in range(turn):
+            if ahead is not None and rows >= min(tile.rows, _FEWEST_ROWS_TO_FETCH):
+                b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step)
+            step(k + i, i % sets)
+    if whole != depth:
         with b.loop(whole, depth, 1, "k") as k:
             step(k, 0)
     total: list[list[Expr]] = [list(row) for row in acc[0]]
