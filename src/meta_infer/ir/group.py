@@ -110,7 +110,7 @@ class Variant:
     risk: float = 0.0                     # bound on the relative error this variant adds beyond rounding
     flops: Dim = 0
     cost: float = 0.0                     # the kernel's guess before anything is measured: float32 operations that
-                                          # take as long at the chip's peak, on one image; 0 when it has none
+                                          # take as long at the chip's peak, at usual sizes; 0 when it has none
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """One plain rule per kernel class, used before any search has run.
 
-Heavy groups (convolution, matrix products, recurrences) take the variant that its kernel guesses to be quickest, or
-the first one where the first has no guess: kernels list their best first, and the cost of a layout conversion is
-small beside the work. All other groups take the variant that needs the fewest bytes of layout conversion, so a chain
+Heavy groups (convolution, matrix products, recurrences) take the variant whose kernel's guess of its cost, with the
+layout conversions it needs, is least; where the first one has no guess, the first: kernels list their best first, and
+the cost of a conversion is small beside the work. All other groups take the variant that needs the fewest bytes of layout conversion, so a chain
 that is blocked stays blocked until something needs it plain. Ties go to the earlier variant. A variant that adds more
 error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
 """
@@ -22,6 +22,9 @@ HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RN
 
 RISK_LIMIT = 1e-4
 """The relative error beyond rounding that a variant may add without anybody having looked at the model's accuracy."""
+
+CONVERSION_COST = 4.0
+"""Operations at the chip's peak that take as long as the conversion of one byte to another layout."""
 
 Cover = Callable[[Graph], Sequence[Group]]
 Variants = Callable[[Group, Profile], Iterable[Variant]]
@@ -49,7 +52,10 @@ def conversion_bytes(group: Group, variant: Variant, have: Mapping[str, set[Layo
 
 def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]]) -> Variant:
     if group.anchor.op in HEAVY:
-        return min((c for c in candidates if c.cost), key=lambda c: c.cost) if candidates[0].cost else candidates[0]
+        if not candidates[0].cost:
+            return candidates[0]
+        guessed = [c for c in candidates if c.cost]
+        return min(guessed, key=lambda c: c.cost + CONVERSION_COST * conversion_bytes(group, c, have))
     return min(candidates, key=lambda v: conversion_bytes(group, v, have))
 
 
