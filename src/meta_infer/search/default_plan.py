@@ -2,9 +2,9 @@
 
 Heavy groups (convolution, matrix products, recurrences) take the variant whose kernel's guess of its cost, with the
 layout conversions it needs, is least; where the first one has no guess, the first: kernels list their best first, and
-the cost of a conversion is small beside the work. All other groups take the variant that needs the fewest bytes of layout conversion, so a chain
-that is blocked stays blocked until something needs it plain. Ties go to the earlier variant. A variant that adds more
-error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
+the cost of a conversion is small beside the work. All other groups take the variant that needs the fewest bytes of
+layout conversion, so a chain that is blocked stays blocked until something needs it plain. Ties go to the earlier
+variant. A variant that adds more error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
 """
 
 from __future__ import annotations
