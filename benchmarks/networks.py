@@ -51,7 +51,7 @@ def networks(name: str, cache: Path, given: Mapping[str, Sequence[int]] | None =
     specs = tuple(shapes) or (known.shape if known is not None else ())
     graph = import_model(file, dict(map(parse_shape_spec, specs)))
     sizes = {**(known.usual if known is not None else {}), **(given or {})}
-    return [Network(file.stem, file, specs, dims, graph) for dims in points(graph.input_symbols, sizes)]
+    return [Network(Path(name).stem, file, specs, dims, graph) for dims in points(graph.input_symbols, sizes)]
 
 
 def default_plan_of(network: Network, profile: Profile) -> Plan:
@@ -71,16 +71,25 @@ def signature(group: Group) -> object:
 
 
 def short_label(group: Group, sizes: Mapping[str, int]) -> str:
-    """A text for tables: shapes of the anchor's first input and first output, its window, and the ops after it."""
+    """A text for tables: shapes of the anchor's first input and output, a batch of 1 left out, and the ops after it.
+
+    Of a convolution channels and sizes, then filters, window and stride: '64x56x56 -> 64 k3 s1 add relu'.
+    """
     anchor = group.anchor
-    names = [name for name in (anchor.inputs[0] if anchor.inputs else "", anchor.outputs[0]) if name]
-    parts = [" -> ".join(_shape(group.values[name], sizes) for name in names)]
-    if anchor.op == "Conv":
-        kernel, strides = (ints_of(anchor.attrs, name) for name in ("kernel_shape", "strides"))
-        groups = int_of(anchor.attrs, "group", 1)
-        parts.append(f"k{'x'.join(map(str, kernel))} s{max(strides)}" + (f" /{groups}" if groups > 1 else ""))
-    return " ".join([*parts, *(node.op.lower() for node in group.epilogue)])
+    shapes = [_shape(group.values[name], sizes) for name in (anchor.inputs[0] if anchor.inputs else "",
+                                                             anchor.outputs[0]) if name]
+    after = [node.op.lower() for node in group.epilogue]
+    if anchor.op not in ("Conv", "ConvTranspose"):
+        return " ".join([" -> ".join("x".join(map(str, shape)) or "1" for shape in shapes), *after])
+    kernel, strides = (ints_of(anchor.attrs, name) for name in ("kernel_shape", "strides"))
+    groups = int_of(anchor.attrs, "group", 1)
+    filters = shapes[1][-1 - len(kernel)]
+    window = "x".join(map(str, kernel if len({*kernel}) > 1 else kernel[:1]))
+    parts = [f"{'x'.join(map(str, shapes[0]))} -> {filters}{f'/{groups}' if groups > 1 else ''}", f"k{window}",
+             f"s{max(strides)}"]
+    return " ".join([*parts, *after])
 
 
-def _shape(value: Value, sizes: Mapping[str, int]) -> str:
-    return "x".join(str(size_of(dim, sizes)) for dim in value.shape) or "1"
+def _shape(value: Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    shape = tuple(size_of(dim, sizes) for dim in value.shape)
+    return shape[1:] if len(shape) > 2 and shape[0] == 1 else shape

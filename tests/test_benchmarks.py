@@ -69,4 +69,24 @@ def test_kernels_one_by_one() -> None:
 def test_kernels_of_a_network() -> None:
     done = run_script("kernels.py", "--model", "digits", "--list")
     assert done.returncode == 0, done.stderr
-    assert "Conv         1x16x8x8 -> 1x32x8x8 k3x3 s1 relu" in done.stdout
+    assert "Conv         16x8x8 -> 32 k3 s1 relu" in done.stdout
+
+
+def test_floor_of_a_network() -> None:
+    """Parts add up to the whole, nothing is left out, and each part with a floor says what bounds it."""
+    done = run_script("roofline.py", "digits", "--json", "--rounds", "3", "--seconds", "0", "--threads", "1", "2")
+    assert done.returncode == 0, done.stderr
+    for threads, row in enumerate(json.loads(done.stdout)["rows"], 1):
+        assert (row["model"], row["threads"], row["rounds"]) == ("digits batch=1", threads, 3)
+        assert set(row["levels"]) >= {"memory"} and row["peak"] > 1e8
+        assert 0 < row["floor_seconds"] <= row["plain_seconds"]
+        parts = {part["label"]: part for part in row["parts"]}
+        assert parts["16x8x8 -> 32 k3 s1 relu"]["kernel"].startswith("conv")
+        assert {part["bound"] for part in parts.values()} <= {"", "peak", "L1", "L2", "L3", "memory"}
+        for name, part in parts.items():
+            assert (part["floor_seconds"] > 0) == bool(part["algorithm"]), name
+        assert sum(part["floor_seconds"] for part in parts.values()) == pytest.approx(row["floor_seconds"], rel=0.5)
+    done = run_script("roofline.py", "digits", "nothing", "--rounds", "2", "--seconds", "0")
+    assert done.returncode == 1 and "nothing:" in done.stderr
+    lines = done.stdout.splitlines()
+    assert any("between commands" in line for line in lines) and all(len(line) <= 100 for line in lines)

@@ -105,6 +105,15 @@ def test_the_slowest_roof_is_the_floor() -> None:
         assert relu.bound == level and relu.work == 8 * size
 
 
+def test_weights_that_stay_in_a_cache() -> None:
+    case = group("MatMul", {"a": (1, 256), "b": (256, 64), "y": (1, 64)}, {}, ("b",))
+    rates, weights, moved = MachineRates(1e15, LEVELS), 4 * 256 * 64, 4 * (256 + 64)
+    found = [floor(case, {}, rates, between) for between in (math.inf, 5e5, 1e3)]
+    assert [f.bound for f in found] == ["memory", "L2", "L1"]
+    assert found[0].seconds == weights / 10e9 and found[1].seconds == weights / 50e9
+    assert found[2].seconds == (weights + moved) / 100e9, "activations come from there too"
+
+
 def test_the_best_algorithm_is_the_floor() -> None:
     wide = conv(64, 56, 64, (3, 3), pad=1)
     assert floor(wide, {}, MachineRates(100e9, LEVELS)).algorithm == "winograd F(4,3)"

@@ -3,9 +3,10 @@
     floor = min over algorithms of max(operations / peak, max over levels of bytes that cross the level / its rate)
 
 Williams, Waterman, Patterson: Roofline (CACM 52, 2009); Ilic, Pratas, Sousa: Cache-aware roofline model (IEEE CAL
-2014). Weights come from main memory once per run. Activations come from, and go to, the nearest level that holds all
-of the group's together; what comes from a level crosses all nearer ones too. Peak and rates are those that probes
-reached on this machine just now, so nothing here is a figure of a data sheet.
+2014). Weights come once per run from the nearest level that holds what lies between two of their uses: main memory
+unless all weights of a network fit into a cache. Activations come from, and go to, the nearest level that holds all of
+the group's together. What comes from a level crosses all nearer ones too. Peak and rates are those that probes reached
+on this machine just now, so nothing here is a figure of a data sheet.
 """
 
 from __future__ import annotations
@@ -92,28 +93,33 @@ def _share_read(group: Group) -> float:
     return prod(min(1.0, k / s) for k, s in zip(kernel, strides, strict=True))
 
 
-def crossing(weights: float, activations: float, levels: Sequence[MemoryRate]) -> list[float]:
-    """Bytes that come from each level or from behind it."""
-    home = next(i for i, level in enumerate(levels) if activations <= level.bytes or i == len(levels) - 1)
-    return [weights + (activations if i <= home else 0.0) for i in range(len(levels))]
+def _home(levels: Sequence[MemoryRate], count: float) -> int:
+    """The nearest level that holds `count` bytes."""
+    return next((i for i, level in enumerate(levels) if count <= level.bytes), len(levels) - 1)
 
 
-def bounds(group: Group, sizes: Mapping[str, int], rates: MachineRates) -> tuple[Floor, ...]:
-    """The least time of every algorithm, the plain one first."""
-    moved = traffic(group, sizes)
+def bounds(group: Group, sizes: Mapping[str, int], rates: MachineRates, between: float = math.inf) -> tuple[Floor, ...]:
+    """The least time of every algorithm, the plain one first.
+
+    `between` is the bytes that are touched from one use of the weights to the next: all weights of a network that
+    runs again and again.
+    """
+    moved, levels = traffic(group, sizes), rates.levels
+    weights_home, home = _home(levels, between), _home(levels, moved.activations)
     found = []
     for way in algorithms(group, sizes, moved.weights):
         roofs = [(way.flops / rates.peak, "peak", way.flops)]
-        for level, count in zip(rates.levels, crossing(way.weight_bytes, moved.activations, rates.levels), strict=True):
+        for i, level in enumerate(levels):
+            count = (way.weight_bytes if i <= weights_home else 0.0) + (moved.activations if i <= home else 0.0)
             roofs.append((count / level.rate, level.name, count))
         seconds, bound, work = max(roofs)
         found.append(Floor(seconds, way.name, bound, work))
     return tuple(found)
 
 
-def floor(group: Group, sizes: Mapping[str, int], rates: MachineRates) -> Floor:
-    """The least time that any algorithm can take for a group at these sizes of its symbols."""
-    return min(bounds(group, sizes, rates), key=lambda found: found.seconds)
+def floor(group: Group, sizes: Mapping[str, int], rates: MachineRates, between: float = math.inf) -> Floor:
+    """The least time that any algorithm can take for a group at these sizes of its symbols; see `bounds`."""
+    return min(bounds(group, sizes, rates, between), key=lambda found: found.seconds)
 
 
 def everything(name: str, rate: float) -> MemoryRate:

@@ -76,14 +76,14 @@ def _measure(candidates: Sequence[Candidate], host: Profile, rounds: int, second
              patience: float) -> tuple[Measurement, ...]:
     """Starts children until one ends by itself; each after the first goes on without what stopped the one before."""
     isa = host.isa or candidates[0].artifact.isa
-    probe, session = _probe(isa), _Session({i: [] for i in range(len(candidates))})
+    probe, session = peak_candidate(isa), _Session({i: [] for i in range(len(candidates))})
     end = time.perf_counter() + seconds
     while len(session.failed) < len(candidates):
         alive = {i: c for i, c in enumerate(candidates) if i not in session.failed}
         request = {
-            "driver": str(_driver(isa).path), "threads": threads, "cache_bytes": host.l3_bytes or CACHE_UNKNOWN,
+            "driver": str(measure_driver(isa).path), "threads": threads, "cache_bytes": host.l3_bytes or CACHE_UNKNOWN,
             "rounds": rounds, "seconds": max(end - time.perf_counter(), seconds / 4),
-            "candidates": {key: _spec(c) for key, c in {_PROBE: probe, **alive}.items()},
+            "candidates": {key: candidate_spec(c) for key, c in {_PROBE: probe, **alive}.items()},
         }
         stopped = _run_child(request, session, patience)
         if stopped is None:
@@ -106,17 +106,17 @@ def _result(index: int, candidate: Candidate, session: _Session, probe_work: int
     return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK, pairs)
 
 
-def _spec(candidate: Candidate) -> dict[str, Any]:
+def candidate_spec(candidate: Candidate) -> dict[str, Any]:
     return {"library": str(candidate.artifact.path), "launches": [asdict(launch) for launch in candidate.launches],
             "buffers": {name: asdict(buffer) for name, buffer in candidate.buffers.items()}}
 
 
-def _driver(isa: str) -> Artifact:
+def measure_driver(isa: str) -> Artifact:
     """The C part of the measuring process: the timing loop and the thread pool that packages use."""
     return compile_module(emit_module([], (), (), isa), isa, MEASURE_SOURCES)
 
 
-def _probe(isa: str) -> Candidate:
+def peak_candidate(isa: str) -> Candidate:
     reads, writes = probe_elements(isa)
     buffers = {"x": MeasuredBuffer(4 * reads, "float32", "input"), "y": MeasuredBuffer(4 * writes, "float32", "output")}
     call = KernelCall(peak_probe(isa), ("x", "y"), ())

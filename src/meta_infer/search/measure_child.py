@@ -173,12 +173,18 @@ def _settled(times: Mapping[int, Sequence[float]]) -> bool:
     return all(spread <= GOOD_SPREAD * median for median, spread in found)
 
 
-def main(request: Mapping[str, Any]) -> None:
-    """Rounds until all is settled, the time is over, or there were enough of them. Candidate -1 is the probe."""
-    driver = ctypes.CDLL(request["driver"])
+def load_driver(path: str) -> ctypes.CDLL:
+    """The timing loop, runtime/c/mi_measure.c."""
+    driver = ctypes.CDLL(path)
     driver.mi_measure.restype = ctypes.c_int64
     driver.mi_measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64,
                                   ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64]
+    return driver
+
+
+def main(request: Mapping[str, Any]) -> None:
+    """Rounds until all is settled, the time is over, or there were enough of them. Candidate -1 is the probe."""
+    driver = load_driver(request["driver"])
     specs = {int(key): spec for key, spec in request["candidates"].items()}
     memory = Memory(specs.values(), request["cache_bytes"])
     probe = Runner(driver, specs.pop(-1), memory, request["threads"])
