@@ -2,36 +2,39 @@
 
     x [N, CB, H, W, c], weights [CB][kh][kw][c]  ->  y [N, CB, H', W', c]
 
-    for plane:  for row:  for tile of columns:
-        registers = bias;  for kernel row inside the image:  weights of the row in registers
-            for input column of the tile:  load once, multiply into every output column it meets
-        epilogue
+    for plane:  for `rows` rows:  for tile of columns:  the tile of `depthwise_tile`, epilogue
 
-Border tiles of static widths are code of their own, as in `conv_direct`. For dynamic widths, columns whose taps all
-lie inside the image go in tiles and the others one by one.
+Two bounds apply: two multiply-adds per cycle, and the cache level that holds the activations. A 3x3 has 9
+multiply-adds for 8 bytes in and out per output, so from L3 (some 16 bytes per cycle) a stride of one is bound by
+arithmetic, and a stride of two, which reads four inputs for each output, by the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.loop import Buffer, Expr, const, mad, maximum, minimum
+from meta_infer.ir.loop import Expr
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv_direct import column_runs, kernel_rows
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_bias
-from meta_infer.kernels.conv_tile import Accumulators, Bounds, Epilogue, Taps, simd_registers, start_tile
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.plane_chunks import plane_chunks
+from meta_infer.kernels.conv_tile import Accumulators, Epilogue, simd_registers, split_evenly
+from meta_infer.kernels.depthwise_tile import DepthwisePlane, meeting, registers_needed
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.math_use import uses_math
+from meta_infer.kernels.plane_chunks import cut_planes, plane_chunks
 from meta_infer.support.dtypes import FLOAT32
 
 _MOST_COLUMNS = 8
-_MOST_KINDS = 8
+_MOST_ROWS = 4
+_LEAST_FOR_MATH = 4
+# Multiply-adds of a tile that are written out.
+_STRAIGHT_MADS = 450
 
 
 def pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
@@ -42,82 +45,118 @@ def pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
     return full.reshape(-1, block, kh, kw).transpose(0, 2, 3, 1).reshape(-1)
 
 
-def tile_columns(conv: ConvShape, profile: Profile) -> int:
-    """Accumulators that fit beside the weights of a kernel row and one input."""
-    return max(1, min(_MOST_COLUMNS, simd_registers(profile) - conv.kernel[1] - 1))
+def pack_depthwise_operands(group: Group, conv: ConvShape, block: int) -> dict[str, np.ndarray]:
+    """Packed weights and bias, in this order, by names that no value has."""
+    name = conv.weight.name
+    bias = group.constants[conv.bias.name] if conv.bias is not None else None
+    return {f"{name}@packed": pack_depthwise(group.constants[name], block),
+            f"{name}@bias": pack_bias(bias, int(conv.weight.shape[0]), block)}         # type: ignore[arg-type]
+
+
+def fits_depthwise(conv: ConvShape | None) -> bool:
+    """Depthwise, 2-D, some output."""
+    return conv is not None and conv.is_depthwise and len(conv.kernel) == 2 and 0 not in conv.y.shape
+
+
+def tile_cycles(conv: ConvShape, rows: int, columns: int, keeps: bool) -> float:
+    """Cycles of one output in a tile inside the image, on two pipes each for multiply-adds and loads.
+
+    A fifth of the shorter side shows as well, and a tile begins and ends.
+    """
+    lines = [pairs for pairs in meeting(conv, rows) if pairs]
+    reads = len(lines) * ((columns - 1) * conv.strides[1] + (conv.kernel[1] - 1) * conv.dilations[1] + 1)
+    if not keeps:
+        reads += sum(len({k for _, k in pairs}) for pairs in lines) * conv.kernel[1]
+    reads += rows * columns                                                           # stores of results
+    multiplied = rows * columns * conv.taps
+    return (max(multiplied, reads) / 2 + 0.1 * min(multiplied, reads) + 2) / (rows * columns)
+
+
+def tile_of(conv: ConvShape, profile: Profile, math: bool = False) -> tuple[int, int, bool]:
+    """Rows, columns and whether all weights stay in registers: fewest cycles for a row of outputs.
+
+    Epilogues with `math` functions run on neighbouring columns abreast, so there a tile is one wide row.
+    """
+    found = []
+    width = usual_upper(conv.out_spatial[1])
+    for rows in range(1, _MOST_ROWS + 1):
+        for columns in range(1, _MOST_COLUMNS + 1):
+            for keeps in (False, True):
+                narrow = math and (rows > 1 or columns < min(width, _LEAST_FOR_MATH))
+                if narrow or _unfit(conv, rows, columns, keeps, profile) is not None:
+                    continue
+                sizes = split_evenly(width, columns)
+                cycles = sum(size * tile_cycles(conv, rows, size, keeps) for size in sizes) / width
+                found.append((cycles, rows, columns, keeps))
+    _, rows, columns, keeps = min(found, default=(0.0, 1, 1, False))
+    return rows, columns, keeps
+
+
+def _unfit(conv: ConvShape, rows: int, columns: int, keeps: bool, profile: Profile) -> tuple[str, str] | None:
+    """(reason, detail) why a tile cannot be; None when it can."""
+    height, width = (usual_upper(d) for d in conv.out_spatial)
+    if rows > height or columns > width:
+        return "shape", f"{rows}x{columns} outputs of {height}x{width}"
+    if rows * columns > 1 and rows * columns * conv.taps > _STRAIGHT_MADS:
+        return "code", f"{rows * columns * conv.taps} multiply-adds in a tile"
+    needed = rows * columns + conv.taps + 1 if keeps else registers_needed(conv, rows, columns)
+    if needed > simd_registers(profile) and (rows * columns > 1 or keeps):
+        return "registers", f"{needed} of {simd_registers(profile)}"
+    return None
+
+
+def _line_work(conv: ConvShape) -> int:
+    width = conv.out_spatial[1]
+    return conv.taps * (width if isinstance(width, int) else 256)
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     conv, block = conv_of(group), profile.lanes(FLOAT32)
-    if conv is None or block == 1 or not conv.is_depthwise or len(conv.kernel) != 2 or 0 in conv.y.shape:
+    if conv is None or block == 1 or not fits_depthwise(conv):
         return
     inputs = operand_layouts(group, extra_inputs(group, conv), 4, block) | {conv.x.name: blocked(block)}
     packed = blocks(conv.out_channels, block) * block * (conv.taps + 1) * 4
-    yield Variant("conv_depthwise", "conv_depthwise", inputs, {out: blocked(block) for out in group.outputs},
-                  packed_bytes=packed, flops=conv.flops)
+    rows, columns, keeps = tile_of(conv, profile, uses_math(group))
+    planes = conv.y.shape[0] * blocks(conv.out_channels, block)
+    _, lines = cut_planes(planes, conv.out_spatial[0], _line_work(conv), rows)
+    knobs = {"rows": rows, "columns": columns, "weights": "kept" if keeps else "loaded", "lines": lines, "ahead": 0}
+    variant = Variant("conv_depthwise", "conv_depthwise", inputs, {out: blocked(block) for out in group.outputs},
+                      knobs, packed_bytes=packed, flops=conv.flops)
+    yield replace(variant, cost=_cost(conv, knobs))
 
 
-@dataclass(frozen=True)
-class _Plane:
-    """What the code of one plane needs at hand; x_plane and w_plane are first elements."""
-
-    b: Builder
-    conv: ConvShape
-    block: int
-    x: Buffer
-    w: Buffer
-    x_plane: Expr
-    w_plane: Expr
-
-    def row_start(self, y: Expr, kh: Expr) -> Expr:
-        """Element of input column 0 of the row that kernel row `kh` meets."""
-        conv = self.conv
-        source = y * conv.strides[0] + kh * conv.dilations[0] - conv.begin[0]
-        return self.x_plane + source * self.b.dim(conv.in_spatial[1]) * self.block
-
-    def tile(self, acc: Accumulators, y: Expr, column: Expr, rows: Bounds, taps: Taps) -> None:
-        """Multiply all taps in `taps` into the tile whose first output column is `column`."""
-        b, conv, block = self.b, self.conv, self.block
-        meets: dict[int, list[tuple[int, int]]] = {}
-        for k, (lo, hi) in enumerate(taps.ranges):
-            for j in range(lo, hi):
-                meets.setdefault(j * taps.stride + k * taps.dilation, []).append((j, k))
-        with b.loop(*rows, name="kh") as kh:
-            left = column * conv.strides[1] - conv.begin[1]
-            x_at = b.let(self.row_start(y, kh) + left * block, "x_at")
-            w_at = b.let(self.w_plane + kh * (conv.kernel[1] * block), "w_at")
-            used = sorted({k for pairs in meets.values() for _, k in pairs})
-            weights = {k: b.let(b.load(self.w, w_at + k * block, block), "w") for k in used}
-            for place in sorted(meets):
-                value = b.let(b.load(self.x, x_at + place * block, block), "x")
-                for j, k in meets[place]:
-                    b.assign(acc[0][j], mad(value, weights[k], acc[0][j]))
-
-    def column(self, acc: Accumulators, y: Expr, column: Expr, rows: Bounds) -> None:
-        """One output column of a dynamic width, near a border or not."""
-        b, conv, block = self.b, self.conv, self.block
-        stride, dilation, taps, pad = conv.strides[1], conv.dilations[1], conv.kernel[1], conv.begin[1]
-        left = b.let(column * stride, "left")
-        low = b.let((maximum(pad - left, 0) + (dilation - 1)) // dilation, "kw_low")
-        reach = maximum(b.dim(conv.in_spatial[1]) + pad - left, 0) + (dilation - 1)
-        high = b.let(minimum(reach // dilation, taps), "kw_high")
-        with b.loop(*rows, name="kh") as kh, b.loop(low, high, name="kw") as kw:
-            at = self.row_start(y, kh) + (left + kw * dilation - pad) * block
-            weight = b.load(self.w, self.w_plane + (kh * taps + kw) * block, block)
-            b.assign(acc[0][0], mad(b.load(self.x, at, block), weight, acc[0][0]))
+def _cost(conv: ConvShape, knobs: Mapping[str, KnobValue]) -> float:
+    """Operations at peak speed: cycles of a tile beside those of its multiply-adds, and what borders cost."""
+    rows, columns = int(knobs["rows"]), int(knobs["columns"])
+    image = usual_upper(product(conv.y.shape[1:]))
+    return 4.0 * tile_cycles(conv, rows, columns, knobs["weights"] == "kept") * image
 
 
-def _inner_columns(b: Builder, conv: ConvShape) -> tuple[Expr, Expr]:
-    """Output columns [low, high) whose taps all lie inside the image."""
-    stride, pad = conv.strides[1], conv.begin[1]
-    width = b.dim(conv.out_spatial[1])
-    low = b.let(minimum(const(-(-pad // stride)), width), "inner_low")
-    reach = b.dim(conv.in_spatial[1]) + pad - (conv.kernel[1] - 1) * conv.dilations[1] + (stride - 1)
-    return low, b.let(maximum(minimum(maximum(reach, 0) // stride, width), low), "inner_high")
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    conv = conv_of(group)
+    assert conv is not None
+    height = usual_upper(conv.out_spatial[0])
+    lines = int(variant.knobs["lines"])
+    choices = sorted({lines, max(1, lines // 2), min(height, 2 * lines), height})
+    return (Knob("rows", tuple(range(1, _MOST_ROWS + 1))), Knob("columns", tuple(range(1, _MOST_COLUMNS + 1))),
+            Knob("weights", ("loaded", "kept")), Knob("lines", tuple(choices)), Knob("ahead", (0, 2, 4, 8)))
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    conv = conv_of(group)
+    assert conv is not None
+    knobs = {**variant.knobs, **values}
+    rows, columns = int(knobs["rows"]), int(knobs["columns"])
+    unfit = _unfit(conv, rows, columns, knobs["weights"] == "kept", profile)
+    if unfit is not None:
+        return Refusal(knobs, *unfit)                                                  # type: ignore[arg-type]
+    if int(knobs["lines"]) < rows and int(knobs["lines"]) < usual_upper(conv.out_spatial[0]):
+        return Refusal(knobs, "alignment", f"chunks of {knobs['lines']} lines, tiles of {rows}")
+    return replace(variant, knobs=knobs, cost=_cost(conv, knobs))
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    conv, block, knobs = conv_of(group), profile.lanes(FLOAT32), variant.knobs
     assert conv is not None
     b = Builder("conv_depthwise")
     x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
@@ -125,51 +164,24 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
     buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
     epilogue = Epilogue(group, conv.y, buffers, layouts, block)
-    planes_per_image = blocks(conv.out_channels, block)
-    most = tile_columns(conv, profile)
-    out_height, out_width = conv.out_spatial
-    runs = column_runs(conv, most) if isinstance(conv.in_spatial[1], int) else []
-    line_work = conv.taps * (out_width if isinstance(out_width, int) else 256)
+    per_image = blocks(conv.out_channels, block)
+    planes = conv.y.shape[0] * per_image
+    with plane_chunks(b, planes, conv.out_spatial[0], _line_work(conv),
+                      rows=int(knobs["lines"])) as (plane, y0, y1):
+        n, out_block = b.let(plane // per_image, "n"), b.let(plane % per_image, "ob")
+        in_plane = b.dim(product(conv.in_spatial)) * block
+        code = DepthwisePlane(b, conv, block, x, w, bias, b.let(plane * in_plane, "x_plane"),
+                              b.let(out_block * (conv.taps * block), "w_plane"), b.let(out_block * block, "bias_at"),
+                              int(knobs["rows"]), int(knobs["columns"]), knobs["weights"] == "kept",
+                              int(knobs["ahead"]), b.dim(planes) * in_plane - 1)
 
-    with plane_chunks(b, conv.y.shape[0] * planes_per_image, out_height, line_work) as (plane, y0, y1):
-        n, out_block = b.let(plane // planes_per_image, "n"), b.let(plane % planes_per_image, "ob")
-        height, width = (b.dim(d) for d in conv.in_spatial)
-        x_plane = b.let(plane * height * width * block, "x_plane")
-        code = _Plane(b, conv, block, x, w, x_plane, b.let(out_block * (conv.taps * block), "w_plane"))
-
-        def tile(y: Expr, column: Expr, columns: int, rows: Bounds, taps: Taps | None) -> None:
-            acc = start_tile(b, 1, columns, block, lambda v, j: b.load(bias, out_block * block, block))
-            if taps is not None:
-                code.tile(acc, y, column, rows, taps)
-            else:
-                code.column(acc, y, column, rows)
+        def finish(acc: Accumulators, y: Expr, column: Expr) -> None:
             epilogue.finish(b, acc, n, out_block, y, column)
 
-        with b.loop(y0, y1, name="y") as y:
-            rows = kernel_rows(conv, b, y)
-            if runs and len(runs) <= _MOST_KINDS:
-                for run in runs:
-                    if run.count == 1:
-                        tile(y, const(run.first), run.columns, rows, run.taps)
-                        continue
-                    end = run.first + run.count * run.columns
-                    with b.loop(run.first, end, run.columns, name="column") as column:
-                        tile(y, column, run.columns, rows, run.taps)
-            else:
-                low, high = _inner_columns(b, conv)
-                whole = b.let(low + (high - low) // most * most, "whole")
-                inner = Taps(((0, most),) * conv.kernel[1], conv.strides[1], conv.dilations[1])
-                with b.loop(low, whole, most, name="column") as column:
-                    tile(y, column, most, rows, inner)
-                for first, last in ((const(0), low), (whole, b.dim(out_width))):
-                    with b.loop(first, last, name="column") as column:
-                        tile(y, column, 1, rows, None)
+        code.lines(y0, y1, finish)
     func, dims = b.finish()
-    name = conv.weight.name
-    constant = group.constants[conv.bias.name] if conv.bias is not None else None
-    packed = {f"{name}@packed": pack_depthwise(group.constants[name], block),
-              f"{name}@bias": pack_bias(constant, int(conv.weight.shape[0]), block)}    # type: ignore[arg-type]
+    packed = pack_depthwise_operands(group, conv, block)
     return Lowering((KernelCall(func, (conv.x.name, *packed, *extras, *group.outputs), dims),), packed)
 
 
-CONV_DEPTHWISE = Kernel("conv_depthwise", ("Conv",), _variants, _lower)
+CONV_DEPTHWISE = Kernel("conv_depthwise", ("Conv",), _variants, _lower, _knobs, _tune)

@@ -31,10 +31,16 @@ def cut_planes(planes: Dim, lines: Dim, line_work: float, step: int = 1) -> tupl
 
 
 @contextmanager
-def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float,
-                 step: int = 1) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """The parallel loop: yields (plane, first line, last line + 1) inside a loop over the planes of a chunk."""
-    group, rows = cut_planes(planes, lines, line_work, step)
+def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float, step: int = 1,
+                 rows: int = 0) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """The parallel loop: yields (plane, first line, last line + 1) inside a loop over the planes of a chunk.
+
+    `rows` are the lines of a chunk where that has been chosen: whole planes if there are no more.
+    """
+    group, most = cut_planes(planes, lines, line_work, step)
+    if rows:
+        group, most = group if rows >= usual_upper(lines) else 1, rows
+    rows = most
     parts, groups = ceildiv(lines, rows), ceildiv(planes, group)
     with b.chunks(b.dim(parts * groups)) as chunk:
         parts_dim = b.dim(parts)
