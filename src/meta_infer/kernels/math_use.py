@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-
 from meta_infer.ir.group import Group
 from meta_infer.ir.loop import Expr, Intrin, Type, Var
+from meta_infer.ir.walk_loop import operands
 from meta_infer.ops.registry import op_named
 
+# Operations of one node's expression that are as long as a function.
+_LONG = 16
 
-def _holds_intrin(expr: object) -> bool:
-    if isinstance(expr, Intrin):
-        return True
-    if isinstance(expr, tuple):
-        return any(_holds_intrin(e) for e in expr)
-    return is_dataclass(expr) and isinstance(expr, Expr) and any(
-        _holds_intrin(getattr(expr, f.name)) for f in fields(expr))
+
+def _is_long(expr: Expr) -> bool:
+    """Whether an expression calls a MATH function, or is as long as one."""
+    seen: dict[int, Expr] = {}
+    waiting = [expr]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Intrin):
+            return True
+        if id(one) not in seen:
+            seen[id(one)] = one
+            waiting += operands(one)
+    return sum(bool(operands(one)) for one in seen.values()) > _LONG
 
 
 def uses_math(group: Group) -> bool:
-    """True when any epilogue node's expression calls a MATH function (exp, tanh, ...)."""
+    """True when any epilogue node's expression calls a MATH function (exp, tanh, ...) or is as long."""
     for node in group.epilogue:
         expr = op_named(node.op).expr
         assert expr is not None, f"{node.op} is not elementwise"
         args = [Var(f"a{i}", Type(group.values[name].dtype)) for i, name in enumerate(node.inputs) if name]
-        if _holds_intrin(expr(node.attrs, args)):
+        if _is_long(expr(node.attrs, args)):
             return True
     return False

@@ -13,9 +13,10 @@ from meta_infer.ir.loop import Expr, cast, const, intrin, maximum, minimum, sele
 from meta_infer.ops.attrs import Attrs, float_of, text_of
 from meta_infer.ops.elementwise import elementwise, floats, ints, is_float, is_number, unary_samples
 from meta_infer.ops.elementwise_unary import ODD, erf
+from meta_infer.ops.gelu_math import BY_TANH, EXACT, gelu_of
 from meta_infer.ops.importing import attr_float, core_node
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
-from meta_infer.support.dtypes import FLOAT64
+from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
@@ -116,6 +117,8 @@ def _gelu(attrs: Attrs, x: np.ndarray) -> np.ndarray:
 
 
 def _gelu_expr(attrs: Attrs, x: Expr) -> Expr:
+    if x.type.dtype == FLOAT32:
+        return gelu_of(x, BY_TANH if text_of(attrs, "approximate", "none") == "tanh" else EXACT)
     if text_of(attrs, "approximate", "none") == "tanh":
         inner = (x + x * x * x * 0.044715) * _SQRT_2_OVER_PI
         return x * 0.5 * (intrin("tanh", inner) + 1.0)
