@@ -31,13 +31,16 @@ from meta_infer.ir.loop import (
     splat,
 )
 from meta_infer.kernels.attention_problem import Problem, Strides, mask_index
+from meta_infer.kernels.attention_product import product
 from meta_infer.kernels.fold import each_vector
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
+from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile
 from meta_infer.kernels.lane_transpose import transpose_lanes
-from meta_infer.kernels.power import power_of
+from meta_infer.kernels.power import power_of, powers_of
 from meta_infer.support.dtypes import INT32
 
 HIDDEN = float("-inf")
+# Keys whose scores are raised together: as many chains of dependent operations.
+KEYS_AT_ONCE = 2
 
 
 @dataclass(frozen=True)
@@ -176,12 +179,14 @@ def copy_bias(b: Builder, work: Work, problem: Problem, block: Block, spot: Spot
 
 
 def _masked(b: Builder, work: Work, problem: Problem, block: Block, spot: Spot, mask: Buffer | None, key: Expr,
-            scores: Sequence[Expr]) -> list[Expr]:
-    """The scores of one key, a vector of queries each, with what is added to them and what hides them."""
+            at: Expr, scores: Sequence[Expr]) -> list[Expr]:
+    """The scores of one key, a vector of queries each, with what is added to them and what hides them.
+
+    `key` counts in the block, and `at` is where its scores are.
+    """
     lanes, hidden = work.tile.lanes, const(HIDDEN, work.register)
     found = list(scores)
     if work.bias is not None:
-        at = b.let(key * work.tile.columns, "at")
         extra = [b.let(b.load(work.bias, at + v * lanes, lanes), "bias") for v in range(len(found))]
         found = [select(e.eq(0.0), z, hidden) if problem.mask_is_bool else z + e
                  for z, e in zip(found, extra, strict=True)]
@@ -205,29 +210,31 @@ def score_block(b: Builder, work: Work, problem: Problem, block: Block, spot: Sp
     queries = b.let(spot.panel * (_rounded(problem.size, tile) * columns), "queries")
     found = [b.var(const(HIDDEN, work.register), "found") for _ in vectors]
 
-    def finish(key: Expr, scores: Sequence[Expr]) -> None:
-        for v, z in enumerate(_masked(b, work, problem, block, spot, mask, key, scores)):
+    def finish(key: Expr, at: Expr, scores: Sequence[Expr]) -> None:
+        for v, z in enumerate(_masked(b, work, problem, block, spot, mask, key, at, scores)):
             z = b.let(z, "z")
-            b.store(work.scores, key * columns + v * lanes, z)
+            b.store(work.scores, at + v * lanes, z)
             b.assign(found[v], binary("max", z, found[v]))
 
     with each_tile(b, tile, block.count) as (first, size):
         def body(rows: int) -> None:
             keys = [b.let(block.k_at + (first + r) * block.k_strides.step, "key") for r in range(rows)]
-            result = multiply(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
-                              const(problem.size))
+            result = product(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
+                             const(problem.size))
+            at = b.let(first * columns, "at")
             for r, row in enumerate(result):
                 if problem.softcap <= 0:
-                    finish(b.let(first + r, "key"), row)
+                    finish(first + r, at + r * columns, row)
                     continue
                 for v, z in enumerate(row):
-                    b.store(work.scores, (first + r) * columns + v * lanes, z)
+                    b.store(work.scores, at + (r * columns + v * lanes), z)
 
         by_rows(b, tile, size, body)
     if problem.softcap > 0:
         with b.loop(0, block.count, 1, "key") as key:
-            raw = [b.load(work.scores, key * columns + v * lanes, lanes) for v in vectors]
-            finish(key, [intrin("tanh", b.let(z / problem.softcap, "z")) * problem.softcap for z in raw])
+            at = b.let(key * columns, "at")
+            raw = [b.load(work.scores, at + v * lanes, lanes) for v in vectors]
+            finish(key, at, [intrin("tanh", b.let(z / problem.softcap, "z")) * problem.softcap for z in raw])
     _raise_scores(b, work, block, spot, found)
 
 
@@ -243,12 +250,21 @@ def _raise_scores(b: Builder, work: Work, block: Block, spot: Spot, found: Seque
         shifts.append(b.let(select(new.eq(HIDDEN), const(0, work.register), new), "shift"))
         b.store(work.factors, v * lanes, power_of(b, b.let(old - shifts[v], "x")))
         added.append(b.var(const(0, work.register), "added"))
-    with b.loop(0, block.count, 1, "key") as key:
-        for v, shift in enumerate(shifts):
-            here = b.let(key * columns + v * lanes, "here")
-            e = b.let(power_of(b, b.let(b.load(work.scores, here, lanes) - shift, "x")), "e")
-            b.store(work.scores, here, e)
+
+    def power(key: Expr, keys: int) -> None:
+        here = b.let(key * columns, "here")
+        places = [(here + (i * columns + v * lanes), v) for i in range(keys) for v in range(work.tile.vectors)]
+        found = [b.let(b.load(work.scores, place, lanes) - shifts[v], "x") for place, v in places]
+        for (place, v), e in zip(places, powers_of(b, found), strict=True):
+            e = b.let(e, "e")
+            b.store(work.scores, place, e)
             b.assign(added[v], added[v] + e)
+
+    together = b.let(block.count // KEYS_AT_ONCE * KEYS_AT_ONCE, "together")
+    with b.loop(0, together, KEYS_AT_ONCE, "key") as key:
+        power(key, KEYS_AT_ONCE)
+    with b.loop(together, block.count, 1, "key") as key:
+        power(key, 1)
     for v, more in enumerate(added):
         old_total = b.load(work.total, at + v * lanes, lanes)
         b.store(work.total, at + v * lanes, old_total * b.load(work.factors, v * lanes, lanes) + more)
@@ -271,13 +287,14 @@ def add_values(b: Builder, work: Work, problem: Problem, block: Block, spot: Spo
             with each_tile(b, part, spot.count) as (first, size):
                 def body(rows: int, part: Tile = part, values: Buffer = values, at: Expr = at, step: Operand = step,
                          first: Expr = first, first_column: Expr = first_column) -> None:
-                    sums = [b.let(base + (first + r) * width + first_column, "sums") for r in range(rows)]
-                    start = [[b.load(work.sums, row + v * lanes, lanes) * splat(b.load(work.factors, first + r), lanes)
-                              for v in range(part.vectors)] for r, row in enumerate(sums)]
-                    result = multiply(b, part, rows, work.scores, [b.let(first + r, "row") for r in range(rows)],
-                                      tile.columns, values, at, step, block.count, start)
-                    for row, vectors_of_row in zip(sums, result, strict=True):
-                        for v, value in enumerate(vectors_of_row):
-                            b.store(work.sums, row + v * lanes, value)
+                    sums = b.let(base + first * width + first_column, "sums")
+                    start = [[b.load(work.sums, sums + (r * width + v * lanes), lanes)
+                              * splat(b.load(work.factors, first + r), lanes) for v in range(part.vectors)]
+                             for r in range(rows)]
+                    result = product(b, part, rows, work.scores, [b.let(first + r, "row") for r in range(rows)],
+                                     tile.columns, values, at, step, block.count, start)
+                    for r, row in enumerate(result):
+                        for v, value in enumerate(row):
+                            b.store(work.sums, sums + (r * width + v * lanes), value)
 
                 by_rows(b, part, size, body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Expr, binary, bitcast, const, intrin, mad
@@ -20,13 +21,21 @@ def power_of(b: Builder, x: Expr) -> Expr:
 
     The largest element of a row has e^0 = 1, so what vanishes is beyond the rounding of the sum. NaN stays NaN.
     """
-    if x.type.dtype != FLOAT32:
-        return intrin("exp", x)
-    bounded = b.let(binary("max", -88.0, x), "x")                        # at -88 the exponent is 0; NaN stays
-    shifted = b.let(mad(bounded, math.log2(math.e), const(_ROUND, x.type)), "shifted")
-    n = b.let(shifted - _ROUND, "n")
-    r = b.let(mad(n, -_LN2_LOW, mad(n, -_LN2_HIGH, bounded)), "r")
-    series = const(_SERIES[0], x.type)
+    return powers_of(b, [x])[0]
+
+
+def powers_of(b: Builder, xs: Sequence[Expr]) -> list[Expr]:
+    """The same of several vectors step by step, so that each coefficient is loaded once for all of them."""
+    if xs[0].type.dtype != FLOAT32:
+        return [intrin("exp", x) for x in xs]
+    type = xs[0].type
+    bounded = [b.let(binary("max", -88.0, x), "x") for x in xs]          # at -88 the exponent is 0; NaN stays
+    shifted = [b.let(mad(x, math.log2(math.e), const(_ROUND, type)), "shifted") for x in bounded]
+    whole = [b.let(s - _ROUND, "n") for s in shifted]
+    rest = [b.let(mad(n, -_LN2_HIGH, x), "r") for n, x in zip(whole, bounded, strict=True)]
+    rest = [b.let(mad(n, -_LN2_LOW, r), "r") for n, r in zip(whole, rest, strict=True)]
+    series = [const(_SERIES[0], type) for _ in xs]
     for coefficient in _SERIES[1:]:
-        series = mad(series, r, const(coefficient, x.type))
-    return (mad(series, r * r, r) + 1.0) * bitcast(bitcast(shifted, INT32) << 23, FLOAT32)
+        series = [b.let(mad(s, r, const(coefficient, type)), "s") for s, r in zip(series, rest, strict=True)]
+    return [(mad(s, r * r, r) + 1.0) * bitcast(bitcast(n, INT32) << 23, FLOAT32)
+            for s, r, n in zip(series, rest, shifted, strict=True)]
