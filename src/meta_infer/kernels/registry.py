@@ -14,6 +14,7 @@ from meta_infer.kernels.conv_indirect import CONV_INDIRECT
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
+from meta_infer.kernels.conv_winograd import CONV_WINOGRAD
 from meta_infer.kernels.det import DET
 from meta_infer.kernels.elementwise import ELEMENTWISE
 from meta_infer.kernels.expand import EXPAND
@@ -57,6 +58,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_FIRST,
     CONV_DIRECT,
     CONV_PADDED,
+    CONV_WINOGRAD,
     CONV_TRANSPOSE,
     CONV_INDIRECT,
     CONV_GENERIC,
