@@ -94,6 +94,17 @@ def test_samples(op: str) -> None:
     assert tried
 
 
+@pytest.mark.parametrize("attrs", [{}, {"empty": "zero", "softcap": 2.0}, {"causal": True, "offset": 1}], ids=str)
+def test_attention_that_hides_keys(attrs: dict[str, Attr]) -> None:
+    rng = np.random.default_rng(3)
+    q, k, v = (rng.standard_normal(shape) for shape in ((2, 4, 3, 5), (2, 2, 6, 5), (2, 2, 6, 7)))
+    seen = rng.random((2, 1, 3, 6)) < 0.6
+    seen[1, 0, 2] = "empty" not in attrs
+    seen[..., 0] |= "empty" not in attrs
+    graph = graph_of("Attention", (q, k, v, seen), {"scale": 0.5, **attrs})
+    check(graph, (q, k, v, seen), without("Attention"), "Attention")
+
+
 @pytest.mark.parametrize("op", ["Sigmoid", "Tanh", "HardSwish", "Clip"])
 def test_special_values(op: str) -> None:
     x = (np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 800.0, -800.0, 1e-300]),)

@@ -19,7 +19,9 @@ CASES = [
     ("crnn_bilstm", (1, 33), {"LogSoftmax", "LSTM"}, set()),
     ("crnn_bilstm", (2, 64), {"LogSoftmax", "LSTM"}, set()),
     ("minilm_l6", (1, 1), {"LayerNormalization", "Gelu"}, {"Erf", "Shape", "Identity"}),
-    ("minilm_l6", (2, 7), {"LayerNormalization", "Gelu"}, {"Erf", "Shape", "Identity"}),
+    ("minilm_l6", (2, 7), {"LayerNormalization", "Gelu", "Attention"}, {"Erf", "Softmax", "Transpose"}),
+    ("bert_mini_s128", (1, 128), {"Attention"}, {"Softmax", "Transpose"}),
+    ("vit_tiny_patch16_224", (1, 224), {"Attention"}, {"Softmax", "Slice"}),
 ]
 
 
@@ -59,7 +61,7 @@ def test_results_stay(name: str, sizes: tuple[int, int], present: set[str], abse
 @pytest.mark.parametrize("name, groups", [
     ("resnet18", {"Conv+Relu": 9, "Conv+Add+Relu": 8, "Gemm": 1}),
     ("mobilenetv2", {"Conv+Clip": 35, "Conv+Add": 10, "Gemm": 1}),
-    ("minilm_l6", {"MatMul+Add+Gelu": 6, "MatMul+Add+Add": 12, "MatMul+Div+Add": 6}),
+    ("minilm_l6", {"MatMul+Add+Gelu": 6, "MatMul+Add+Add": 12, "Attention": 6}),
 ])
 def test_known_models_fuse_as_they_should(name: str, groups: dict[str, int], real_model: Callable[[str], Path]) -> None:
     labels = [group.label for group in propose_covers(canonicalize(import_model(real_model(name))))]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Node
 from meta_infer.ops.registry import op_named
+from meta_infer.passes.decompose_attention import ATTENTION
 from meta_infer.passes.decompose_convolution import CONVOLUTION
 from meta_infer.passes.decompose_elementwise import ELEMENTWISE
 from meta_infer.passes.decompose_normalization import NORMALIZATION
@@ -22,7 +23,8 @@ from meta_infer.passes.pieces import Bounds, Decomposition, Pieces, Scope
 from meta_infer.passes.profile_words import profile_words
 from meta_infer.passes.rewrite import Edit, key_of
 
-FORMS: Mapping[str, tuple[Decomposition, ...]] = {**ELEMENTWISE, **NORMALIZATION, **RECURRENT, **CONVOLUTION}
+FORMS: Mapping[str, tuple[Decomposition, ...]] = {**ELEMENTWISE, **NORMALIZATION, **RECURRENT, **CONVOLUTION,
+                                                **ATTENTION}
 
 
 def _own_form(node: Node, to: Pieces, bounds: Bounds) -> bool:

@@ -24,7 +24,7 @@ ANCHORS = (
     frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm"}),
     frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",
                "LayerNormalization", "InstanceNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
-               "ReduceProd"}),
+               "ReduceProd", "Attention"}),
 )
 MAX_NODES = 24
 

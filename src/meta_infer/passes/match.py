@@ -45,6 +45,17 @@ def keeps_shape(edit: Edit, name: str, node: Node) -> bool:
     return (a.dtype, a.shape) == (b.dtype, b.shape)
 
 
+def scaled_by(edit: Edit, node: Node) -> tuple[str, float] | None:
+    """(x, c) when `node` is x * c or x / c with a number c that is finite and not 0."""
+    if node.op not in ("Mul", "Div"):
+        return None
+    for x, other in (node.inputs, node.inputs[::-1])[:1 if node.op == "Div" else 2]:
+        number = edit.uniform(other)
+        if number and np.isfinite(number) and edit.constant(x) is None and keeps_shape(edit, x, node):
+            return x, number if node.op == "Mul" else 1 / number
+    return None
+
+
 def factors(edit: Edit, node: Node, matched: list[Node]) -> tuple[float, list[str]] | None:
     """The product that `node` (Mul or Div) is: (number, other factors). Nodes it consists of go to `matched`.
 

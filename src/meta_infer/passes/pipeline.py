@@ -16,6 +16,7 @@ from meta_infer.passes.fuse_batch_norm import fuse_batch_norm
 from meta_infer.passes.fuse_conv_scale import fuse_conv_scale
 from meta_infer.passes.fuse_pad import fuse_pad
 from meta_infer.passes.inline_constant_branch import inline_constant_branch
+from meta_infer.passes.raise_attention import raise_attention
 from meta_infer.passes.raise_gelu import raise_gelu
 from meta_infer.passes.raise_hard_sigmoid import raise_hard_sigmoid
 from meta_infer.passes.raise_hard_swish import raise_hard_swish
@@ -46,6 +47,7 @@ CANONICALIZE: tuple[Pass, ...] = (
     raise_hard_swish,
     raise_hard_sigmoid,
     raise_silu,
+    raise_attention,
     # Folding into the weights of linear ops.
     fuse_batch_norm,
     fuse_conv_scale,

@@ -24,7 +24,7 @@ WIDENED = frozenset({
     "Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Softmax", "LogSoftmax", "LayerNormalization",
     "InstanceNormalization", "BatchNormalization", "AveragePool", "GlobalAveragePool", "Resize", "CumSum", "ReduceSum",
     "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum",
-    "ReduceLogSumExp", "CumProd", "SumPool", "Col2Im", "ResizeAxis",
+    "ReduceLogSumExp", "CumProd", "SumPool", "Col2Im", "ResizeAxis", "Attention",
 })
 
 
