@@ -18,6 +18,7 @@ from meta_infer.frontend.symbols import parse_shape_spec
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import Group, Plan
+from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.ops.attrs import int_of, ints_of
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
@@ -56,7 +57,7 @@ def networks(name: str, cache: Path, given: Mapping[str, Sequence[int]] | None =
 
 def default_plan_of(network: Network, profile: Profile) -> Plan:
     """The plan a build without options makes."""
-    graph = legalize(canonicalize(network.imported, frozenset()), profile)
+    graph = legalize(canonicalize(network.imported, frozenset()), profile, takes=kernels_take((profile,)))
     return default_plan(graph, profile, lambda g: propose_covers(g, frozenset(), graph), backend_for(profile).variants)
 
 

@@ -18,7 +18,7 @@ from meta_infer.ir.graph import Graph, names_of
 from meta_infer.ir.graph_text import print_graph
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
-from meta_infer.kernels.computed_by import computed_by
+from meta_infer.kernels.computed_by import computed_by, kernels_take
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
@@ -102,7 +102,8 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         return _stopped(print_graph(graph), trace)
 
     with trace.step("legalize") as figures:
-        before, graph = graph, legalize(graph, chip, trace.warn, record=trace.decisions)
+        before, graph = graph, legalize(graph, chip, trace.warn, record=trace.decisions,
+                                         takes=kernels_take(hosts, config.exclude))
         trace.decisions += native_decisions(before, graph, chip, trace.decisions, computed_by)
         figures["nodes"] = len(graph.nodes)
     if config.stop_after == "legalize":

@@ -30,6 +30,7 @@ from meta_infer.backends.registry import backend_for
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
 from meta_infer.hardware.load import load_profile as load_profile_anew
+from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
@@ -96,7 +97,7 @@ def check_graph(case: Case, folder: Path) -> Verdict:
     try:
         profile = load_profile("native")
         imported = import_model(path, dict(map(parse_shape_spec, case.shapes)))
-        graph = legalize(canonicalize(imported), profile)
+        graph = legalize(canonicalize(imported), profile, takes=kernels_take((profile,)))
         default_plan(graph, profile, lambda g: propose_covers(g, root=graph), backend_for(profile).variants)
         reference = plain_session(path)
         for point in range(case.points):

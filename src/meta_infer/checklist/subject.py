@@ -18,7 +18,7 @@ from meta_infer.frontend.symbols import DimSpec
 from meta_infer.frontend.topology import subgraphs
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
-from meta_infer.kernels.computed_by import computed_by
+from meta_infer.kernels.computed_by import computed_by, kernels_take
 from meta_infer.passes.decisions import Decision, native_decisions
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
@@ -155,7 +155,7 @@ def examine(path: Path, profile: Profile, shapes: Mapping[str, Sequence[DimSpec]
     problems: tuple[MetaInferError, ...] = ()
     try:
         simple = canonicalize(graph)
-        legal = legalize(simple, profile, record=decisions)
+        legal = legalize(simple, profile, record=decisions, takes=kernels_take((profile,)))
         decisions += native_decisions(simple, legal, profile, decisions, computed_by)
     except (UnsupportedError, InternalError) as error:
         problems = (error,)

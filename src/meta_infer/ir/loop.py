@@ -16,10 +16,9 @@ Semantics that matter:
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from meta_infer.ir.fold_index import fold_index, simpler
 from meta_infer.support.dtypes import BOOL, INT32, INT64, DType
 
 
@@ -397,29 +396,6 @@ def _pair(a: Operand, b: Operand) -> tuple[Expr, Expr]:
     return a, b
 
 
-_FOLD: dict[str, Callable[[int, int], int | bool]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
-    "min": min, "max": max, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "==": operator.eq, "!=": operator.ne,
-}
-
-
-def _fold_index(op: str, a: int, b: int) -> int | bool | None:
-    return None if op not in _FOLD or (op in ("//", "%") and b == 0) else _FOLD[op](a, b)
-
-
-def _identity(op: str, a: Expr, b: Expr) -> Expr | None:
-    zero_a, zero_b = isinstance(a, Const) and a.value == 0, isinstance(b, Const) and b.value == 0
-    one_a, one_b = isinstance(a, Const) and a.value == 1, isinstance(b, Const) and b.value == 1
-    if op == "+" and zero_a or op == "*" and one_a:
-        return b
-    if op in "+-" and zero_b or op in ("*", "//") and one_b:
-        return a
-    if op == "*" and (zero_a or zero_b) or op == "%" and one_b:
-        return Const(0, INDEX)
-    return None
-
-
 def binary(op: str, a: Operand, b: Operand) -> Expr:
     """`a op b`; Python numbers take the other side's type, scalars widen to vectors. Raises TypeError on a mismatch."""
     if op not in ARITHMETIC and op not in COMPARISONS:
@@ -427,13 +403,13 @@ def binary(op: str, a: Operand, b: Operand) -> Expr:
     x, y = _pair(a, b)
     type = Type(BOOL, x.type.lanes) if op in COMPARISONS else x.type
     if x.type == INDEX:                                   # only index arithmetic is folded: floats keep their rounding
-        if isinstance(x, Const) and isinstance(y, Const):
-            folded = _fold_index(op, int(x.value), int(y.value))
-            if folded is not None:
-                return Const(folded, type)
-        same = _identity(op, x, y)
+        left, right = (int(e.value) if isinstance(e, Const) else None for e in (x, y))
+        folded = None if left is None or right is None else fold_index(op, left, right)
+        if folded is not None:
+            return Const(folded, type)
+        same = simpler(op, left, right)
         if same is not None:
-            return same
+            return {"a": x, "b": y, "zero": Const(0, INDEX)}[same]
         if op in "+-" and isinstance(y, Const) and isinstance(x, Bin) and x.op == "+" and isinstance(x.b, Const):
             total = int(x.b.value) + (int(y.value) if op == "+" else -int(y.value))
             return binary("+", x.a, total)

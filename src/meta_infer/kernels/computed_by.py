@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Group
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.ops.registry import op_named
 
@@ -17,3 +21,11 @@ def computed_by(op: str) -> str:
         return "elementwise, fused where its neighbours allow"
     names = [kernel.name for kernel in kernels_for(op)]
     return f"kernel {' or '.join(names)}" if names else "no kernel of its own"
+
+
+def kernels_take(profiles: Sequence[Profile], excluded: Collection[str] = ()) -> Callable[[Group], bool]:
+    """Whether, for each profile, a kernel that is not `excluded` computes a group."""
+    def takes(group: Group) -> bool:
+        kernels = [kernel for kernel in kernels_for(group.anchor.op) if kernel.name not in excluded]
+        return all(any(True for kernel in kernels for _ in kernel.variants(group, profile)) for profile in profiles)
+    return takes

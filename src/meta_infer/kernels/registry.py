@@ -11,6 +11,7 @@ from meta_infer.kernels.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv_first import CONV_FIRST
 from meta_infer.kernels.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv_indirect import CONV_INDIRECT
+from meta_infer.kernels.conv_int8 import CONV_INT8
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
@@ -60,6 +61,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_PADDED,
     CONV_WINOGRAD,
     CONV_TRANSPOSE,
+    CONV_INT8,
     CONV_INDIRECT,
     CONV_GENERIC,
     POOL,

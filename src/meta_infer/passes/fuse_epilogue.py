@@ -21,7 +21,7 @@ from meta_infer.passes.rewrite import key_of
 
 ANCHORS = (
     # What computes most comes first: between two anchors whose results meet in one Add, it takes the Add.
-    frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm"}),
+    frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "ConvInteger", "MatMulInteger", "MatMulNBits"}),
     frozenset({"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Softmax", "LogSoftmax",
                "LayerNormalization", "InstanceNormalization", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
                "ReduceProd", "Attention"}),

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node, walk_nodes
+from meta_infer.ir.group import Group
 from meta_infer.ops.opdef import OpDef, TensorType
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.decisions import Decision, counted_ops
@@ -30,19 +31,21 @@ from meta_infer.support.errors import UnsupportedError
 
 
 def legalize(graph: Graph, profile: Profile, warn: Callable[[str], None] | None = None,
-             anchors: Collection[str] | None = None, record: list[Decision] | None = None) -> Graph:
+             anchors: Collection[str] | None = None, record: list[Decision] | None = None,
+             takes: Callable[[Group], bool] | None = None) -> Graph:
     """Decompose ops without a kernel, and those that the device lacks by `supported_ops` and `op_limits`.
 
     `anchors` are the ops that kernels compute (None: every op that has no decomposition). Elementwise ops, views
-    and control flow need no kernel of their own. `warn` is told of every op that falls back to the host CPU, and
-    `record` gets what was decided for each op that does not simply run.
+    and control flow need no kernel of their own. `takes` says of a node alone in its group whether a kernel computes
+    it: an op that has a decomposition stays then (None: it never does). `warn` is told of every op that falls back
+    to the host CPU, and `record` gets what was decided for each op that does not simply run.
     Raises UnsupportedError for an op that has neither kernel nor decomposition.
     """
     seen = record if record is not None else []
     own_casts = {node.origins for _, node in walk_nodes(graph) if node.op == "Cast"}
     graph = widen_narrow(graph)
-    graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and _decompose(
-        edit, node, profile, seen))
+    graph = apply_rule(graph, lambda edit, node: not _has_kernel(node, anchors) and not (
+        takes and takes(_alone(edit, node))) and _decompose(edit, node, profile, seen))
     graph = widen_narrow(graph)                            # what ops of MOVES decomposed into
     graph = eliminate_dead_code(fold_constants(graph))     # a piece may read constants alone, and not all of them
     graph = eliminate_dead_code(store_narrow(graph))
@@ -85,6 +88,14 @@ def _has_kernel(node: Node, anchors: Collection[str] | None) -> bool:
     if definition.expr is not None or definition.is_view or definition.is_control_flow:
         return True
     return definition.decompose is None if anchors is None else node.op in anchors
+
+
+def _alone(edit: Edit, node: Node) -> Group:
+    """The group of one node."""
+    inputs, outputs = tuple(dict.fromkeys(node.operands)), tuple(name for name in node.outputs if name)
+    arrays = {name: edit.constant(name) for name in inputs}
+    return Group(node, inputs, outputs, {name: edit.value(name) for name in (*inputs, *outputs)},
+                 {name: array for name, array in arrays.items() if array is not None})
 
 
 def _decompose(edit: Edit, node: Node, profile: Profile, seen: list[Decision]) -> bool:

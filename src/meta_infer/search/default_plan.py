@@ -18,7 +18,8 @@ from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError
 
-HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "Attention"})
+HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "ConvInteger", "MatMulInteger", "LSTM", "GRU", "RNN",
+                   "Attention"})
 
 RISK_LIMIT = 1e-4
 """The relative error beyond rounding that a variant may add without anybody having looked at the model's accuracy."""

@@ -40,12 +40,22 @@ def _head(shape: DotShape) -> str:
     return f"INLINE {c} {shape.name}({short_name(shape.a, wide)} a, {short_name(shape.b, wide)} b, {c} c)"
 
 
+def _added(products: str, isa: Isa) -> str:
+    """Sums that stay in the order in which they are written.
+
+    Compilers add up the products of several steps first, since integers may be added in any order, and then they lack
+    registers. The empty statement hides from them how c came about.
+    """
+    constraint = "+v" if "avx512f" in isa.features else "+x"
+    return f'c += {products}; asm("" : "{constraint}"(c)); return c;'
+
+
 def _instruction(shape: DotShape, isa: Isa) -> str:
     """The statement that does it all; '' where the target has no such instruction."""
     forms = (shape.a, shape.b, shape.terms)
     if isa.architecture == "x86_64" and forms == (INT16, INT16, 2) and shape.bits in (128, 256):
         fits = shape.bits == 128 or "avx2" in isa.features
-        return f"return c + (i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(a, b);" if fits else ""
+        return _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(a, b)", isa) if fits else ""
     if isa.architecture == "x86_64" and forms == (UINT8, INT8, 4) and shape.bits in (128, 256, 512):
         if "avx512_vnni" in isa.features:
             return 'asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c;'
@@ -63,7 +73,7 @@ def _wide_x86(shape: DotShape, isa: Isa) -> str:
     """pmaddwd of 512 bits, whose builtin only clang spells so."""
     if shape.bits != 512 or (shape.a, shape.b, shape.terms) != (INT16, INT16, 2) or "avx512bw" not in isa.features:
         return ""
-    return f"return c + (i32x{shape.lanes})__builtin_ia32_pmaddwd512(a, b);"
+    return _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd512(a, b)", isa)
 
 
 def _sums(shape: DotShape) -> str:

@@ -29,6 +29,8 @@ EMULATORS: Mapping[str, tuple[str, ...]] = {
     "x86-64-v2": ("qemu-x86_64-static", "-cpu", "Nehalem"),
     "x86-64-v3": ("qemu-x86_64-static", "-cpu", "Haswell"),
     "aarch64": ("qemu-aarch64-static", "-cpu", "cortex-a53"),
+    "aarch64-dot": ("qemu-aarch64-static", "-cpu", "cortex-a76"),
+    "aarch64-i8mm": ("qemu-aarch64-static", "-cpu", "max"),
     "riscv64": ("qemu-riscv64-static", "-cpu", "rv64"),
 }
 HINT = "apt-get install qemu-user-static"

@@ -1,0 +1,73 @@
+"""Ways to multiply 8-bit integers exactly: what the operands are widened to, and how many products one lane sums.
+
+    pairs   activations minus their zero point and weights minus theirs as int16, two products a lane (pmaddwd, smlal).
+            Differences of 8-bit numbers lie within +-255, so that nothing saturates, and padding is zero.
+    quads   8-bit activations and weights as they are, four products a lane (vpdpbusd, sdot, usdot), where the
+            instruction set has that. Zero points are taken off through the sums of the weights.
+
+`pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: it is no path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from meta_infer.hardware.isa import isa_named
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.builder import Builder
+from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, splat
+from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType
+
+
+@dataclass(frozen=True)
+class DotPath:
+    """`x` and `weight` are the types in which operands are multiplied, `terms` the products that one lane sums."""
+
+    name: str
+    x: DType
+    weight: DType
+    terms: int
+
+    def takes(self, weights: np.ndarray) -> bool:
+        """Whether weights, their zero points taken off, are numbers of the path."""
+        low, high = self.weight.range
+        return bool(weights.size == 0 or weights.min() >= low and weights.max() <= high)
+
+    def shift(self, dtype: DType) -> int:
+        """What is added to numbers of `dtype` so that they are numbers of the path, zero point and all."""
+        return 0 if self.terms == 2 or dtype == self.x else 128 if self.x == UINT8 else -128
+
+    def stored(self, value: Expr, zero: Expr) -> Expr:
+        """Activations in the path's type; `zero` is their zero point, int32."""
+        if self.terms == 2:
+            return cast(value, INT16) - splat(cast(zero, INT16), value.type.lanes)
+        if value.type.dtype == self.x:
+            return value
+        return bitcast(value ^ const(-128 if value.type.dtype == INT8 else 128, value.type), self.x)
+
+    def padding(self, zero: Expr, dtype: DType) -> Expr:
+        """What stands for a zero in memory of the path."""
+        return const(0, self.type_of(1)) if self.terms == 2 else cast(zero + self.shift(dtype), self.x)
+
+    def type_of(self, lanes: int) -> Type:
+        return Type(self.x, lanes)
+
+    def broadcast(self, b: Builder, buffer: Buffer, at: Operand, lanes: int) -> Expr:
+        """`terms` neighbouring activations in every lane of int32."""
+        word = bitcast(b.load(buffer, at, self.terms), INT32)
+        return b.let(bitcast(splat(word, lanes), self.x), "x")
+
+
+PAIRS = DotPath("pairs", INT16, INT16, 2)
+_UNSIGNED = DotPath("quads", UINT8, INT8, 4)
+_SIGNED = DotPath("quads", INT8, INT8, 4)
+
+
+def dot_paths(profile: Profile) -> tuple[DotPath, ...]:
+    """The paths that code for the profile can take, the quickest first."""
+    features = isa_named(profile.isa).features if profile.isa else frozenset()
+    if features & {"avx512_vnni", "avx_vnni", "i8mm"}:
+        return _UNSIGNED, PAIRS
+    return (_SIGNED, PAIRS) if "asimddp" in features else (PAIRS,)

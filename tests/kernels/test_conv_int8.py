@@ -1,0 +1,93 @@
+"""Convolutions of 8-bit integers: bit for bit what the reference says, over full ranges, at all corners of knobs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.kernels.conv_int8 import CONV_INT8
+from meta_infer.kernels.kernel import Refusal
+from meta_infer.kernels.tuning import tunings
+from meta_infer.support.dtypes import FLOAT32, UINT8
+from tests.emulators import need_emulator
+
+from .conv_cases import PROFILES
+from .emulated import check_emulated
+from .harness import PROFILE, Case, Step, check_case, make_group, make_profile
+from .int8_cases import int8_conv, numbers, random_int8_conv
+
+
+def check(case: Case, profile: Profile = PROFILE, all_corners: bool = False) -> int:
+    return check_case(case, CONV_INT8, 0, 0, profile, all_corners=all_corners)
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.simd_bits}")
+@pytest.mark.parametrize("pointwise", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_random_shapes(dynamic: bool, pointwise: bool, profile: Profile, full: bool) -> None:
+    for seed in range(20 if full else 3):
+        case = random_int8_conv(np.random.default_rng(seed), pointwise=pointwise, dynamic=dynamic)
+        assert check(case, profile) >= 1
+
+
+@pytest.mark.parametrize("case", [
+    int8_conv(np.random.default_rng(0), (1, 67, 9, 14), 35, (3, 3), pads=(1, 1, 1, 1), zero=255, requantise=True),
+    int8_conv(np.random.default_rng(1), (2, 40, 7, 7), 24, (1, 1), zero=128, known_zero=False),
+    int8_conv(np.random.default_rng(2), (1, 17, 12, 10), 9, (1, 1), strides=(2, 2), zero=3, w_zero=True,
+              types=(np.uint8, np.uint8)),
+])
+def test_all_corners(case: Case) -> None:
+    assert check(case, all_corners=True) >= 3
+
+
+def test_extremes_do_not_saturate() -> None:
+    """All products at the ends of their range: sums of two already exceed 16 bits."""
+    x, w = np.full((1, 16, 5, 5), 255, np.uint8), np.full((8, 16, 3, 3), -128, np.int8)
+    w[4:] = 127
+    for zero in (0, 255):
+        case = make_group("ConvInteger", {"x": x, "w": w, "z": np.array(zero, np.uint8)},
+                          {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1),
+                           "group": 1}, constants=("w", "z"))
+        assert check(case) >= 1
+
+
+def test_epilogue_with_math_functions() -> None:
+    rng = np.random.default_rng(4)
+    case = make_group("ConvInteger", {"x": numbers(rng, np.uint8, 1, 9, 6, 7), "w": numbers(rng, np.int8, 10, 9, 3, 3)},
+                      {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1),
+                       "group": 1}, constants=("w", "s"),
+                      epilogue=[Step("Cast", attrs={"to": FLOAT32}), Step("Mul", {"s": np.array(1e-4, np.float32)}),
+                                Step("Sigmoid"), Step("Mul", {"s": np.array(255, np.float32)}),
+                                Step("Cast", attrs={"to": UINT8})])
+    case.arrays["s"][...] = 1e-4
+    assert check_case(case, CONV_INT8, 0, 1) == 1
+
+
+def test_what_is_out_of_reach() -> None:
+    rng = np.random.default_rng(5)
+    x, w = numbers(rng, np.uint8, 1, 8, 6, 6), numbers(rng, np.int8, 8, 8, 3, 3)
+    attrs = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
+    unknown = make_group("ConvInteger", {"x": x, "w": w}, attrs)
+    grouped = make_group("ConvInteger", {"x": x, "w": w[:, :4]}, {**attrs, "group": 2}, constants=("w",))
+    for case in (unknown, grouped):
+        assert not list(CONV_INT8.variants(case.group, PROFILE))
+    known = make_group("ConvInteger", {"x": x, "w": w}, attrs, constants=("w",))
+    assert not list(CONV_INT8.variants(known.group, make_profile("riscv64")))
+
+
+def test_refusals_are_countable() -> None:
+    case = int8_conv(np.random.default_rng(6), (1, 32, 14, 14), 16, (3, 3), pads=(1, 1, 1, 1))
+    variant = next(iter(CONV_INT8.variants(case.group, PROFILE)))
+    found = list(tunings(CONV_INT8, case.group, variant, PROFILE))
+    assert {"registers", "shape"} <= {one.reason for one in found if isinstance(one, Refusal)}
+    assert any(not isinstance(one, Refusal) for one in found)
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64", "aarch64-dot", "aarch64-i8mm"])
+def test_emulated(isa: str, full: bool) -> None:
+    need_emulator(isa)
+    rng = np.random.default_rng(7)
+    cases = [random_int8_conv(rng, pointwise=i % 2 == 1) for i in range(12 if full else 1)]
+    cases.append(int8_conv(rng, (1, 19, 6, 7), 21, (3, 3), pads=(1, 1, 1, 1), zero=200, requantise=True))
+    assert check_emulated([(case, CONV_INT8) for case in cases], make_profile(isa)) >= len(cases)
