@@ -1,4 +1,4 @@
-"""Which convolutions the indirect loop nest computes, and its knobs: see `conv_gathered` for what it does.
+"""Which convolutions the indirect loop nest computes, and its knobs: see `indirect_nest` for what it does.
 
     vectors     output blocks of a register tile
     columns     positions of a register tile
@@ -19,7 +19,7 @@ from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.shapes import bounds, product, usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
-from meta_infer.kernels.conv_gathered import IndirectConv, lower_indirect
+from meta_infer.kernels.indirect_nest import IndirectConv, lower_indirect
 from meta_infer.kernels.conv_reach import Reach
 from meta_infer.kernels.conv_shape import extra_inputs
 from meta_infer.kernels.conv_taps import TapConv, flops_of, taps_of
