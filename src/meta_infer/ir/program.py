@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -48,15 +49,29 @@ class BufferDecl:
         return self.elements * self.dtype.bytes
 
 
+Joined = Literal["alone", "beside", "matched"]
+"""How a call may run together with the calls before it that it is joined to, as one parallel loop without a barrier.
+
+beside   neither touches what another one writes.
+matched  all have as many chunks, and chunk i of one touches of what another writes what chunk i of that one does.
+"""
+MOST_JOINED = 8
+
+
 @dataclass(frozen=True)
 class Call:
-    """Run a kernel over all its chunks. `args` are buffers for the kernel's params, `dims` its dim parameters."""
+    """Run a kernel over all its chunks. `args` are buffers for the kernel's params, `dims` its dim parameters.
+
+    `pieces` has, for every argument, how it is cut where chunk i touches only the i-th of its equal pieces, else ''.
+    """
 
     kernel: str
     args: tuple[str, ...]
     dims: tuple[Dim, ...] = ()
     origins: tuple[str, ...] = ()          # ONNX nodes
     label: str = ""                        # ops of the group, for people
+    pieces: tuple[str, ...] = ()
+    joined: Joined = "alone"
     queue: int = 0
     waits: tuple[int, ...] = ()
     signals: int | None = None

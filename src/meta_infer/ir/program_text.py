@@ -41,10 +41,11 @@ def _buffer_line(buffer: BufferDecl, memory: MemoryPlan | None) -> str:
 def _command_lines(commands: tuple[Command, ...], indent: str) -> Iterator[str]:
     for command in commands:
         match command:
-            case Call(kernel=kernel, args=args, dims=dims, origins=origins, label=label):
+            case Call(kernel=kernel, args=args, dims=dims, origins=origins, label=label, joined=joined):
                 passed = f" dims({', '.join(map(str, dims))})" if dims else ""
                 note = f"  # {label}" + (f": {'+'.join(origins)}" if origins else "")
-                yield f"{indent}call {kernel}({', '.join('%' + a for a in args)}){passed}{note}"
+                how = "" if joined == "alone" else f"{joined} "
+                yield f"{indent}{how}call {kernel}({', '.join('%' + a for a in args)}){passed}{note}"
             case Copy(src=src, dst=dst, count=count, src_offset=src_at, dst_offset=dst_at):
                 yield f"{indent}copy %{src}[{src_at}] -> %{dst}[{dst_at}], {count}"
             case Fill(dst=dst, value=value):

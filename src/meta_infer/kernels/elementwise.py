@@ -62,19 +62,28 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     buffers = bind(b, group)
     shape, block = group.values[group.outputs[0]].shape, int(variant.knobs.get("block", 0))
     if not block:
-        _plain(b, group, shape, buffers, profile)
+        cut = _plain(b, group, shape, buffers, profile)
     elif divisible(shape[1], block) and all(v.shape == shape for v in _operands(group).values()) and (
             not group.constants):
         flat = (product(blocked(block).physical(shape)),)      # the same order in all of them: any order will do
         values = {name: replace(value, shape=flat) for name, value in _operands(group).items()}
-        _plain(b, replace(group, values={**group.values, **values}), flat, buffers, profile)
+        cut = _plain(b, replace(group, values={**group.values, **values}), flat, buffers, profile)
     else:
-        _blocked(b, group, shape, buffers, layouts, block)
+        cut = _blocked(b, group, shape, buffers, layouts, block)
     func, dims = b.finish()
-    return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
+    return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims, pieces=_pieces(group, layouts, cut)),))
 
 
-def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer], profile: Profile) -> None:
+def _pieces(group: Group, layouts: Mapping[str, Layout], cut: str) -> dict[str, str]:
+    """The operands that lie in memory as the output does: they are cut as it is."""
+    first = group.outputs[0]
+    return {name: cut for name in (*group.inputs, *group.outputs)
+            if group.values[name].shape == group.values[first].shape
+            and layouts.get(name, PLAIN) == layouts.get(first, PLAIN)}
+
+
+def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer], profile: Profile) -> str:
+    """The loops, and how the output's memory is cut into chunks."""
     space = collapse(shape, _operands(group))
     merged, layouts = space.group(group), dict.fromkeys(buffers, PLAIN)
     lead, axis = space.shape[:-1], len(space.shape) - 1
@@ -94,10 +103,12 @@ def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer]
                 store_outputs(b, merged, known, buffers, layouts, point)
 
             each_vector(b, first, last, lanes, visit)
+    return f"{product(lead)} x {space.shape[-1]} by {GRAIN}"
 
 
 def _blocked(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer],
-             layouts: Mapping[str, Layout], block: int) -> None:
+             layouts: Mapping[str, Layout], block: int) -> str:
+    """The loops, and how the output's memory is cut into chunks."""
     space = collapse(shape, _operands(group), (1, 2))
     merged, axis, spatial = space.group(group), space.starts[1], space.shape[space.starts[2]:]
     inner = {name: blocked(block, axis) if layouts.get(name, PLAIN).block else PLAIN for name in buffers}
@@ -112,6 +123,7 @@ def _blocked(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffe
                 point = Point(space.shape, (*outer, channel, *unflatten(b, i, spatial)), axis, block, count)
                 known = apply_nodes(b, group.nodes, merged.values, {}, buffers, inner, point)
                 store_outputs(b, merged, known, buffers, inner, point)
+    return f"rows of {product(spatial) * block}, {product(lead)} of them, by {GRAIN}"
 
 
 ELEMENTWISE = Kernel("elementwise", tuple(op.name for op in OPS if op.expr is not None), _variants, _lower)

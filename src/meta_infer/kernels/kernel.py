@@ -43,6 +43,8 @@ def sizes_found(dim: Dim, source: str, index: int = 0) -> tuple[SizeFound, ...]:
 class KernelCall:
     """One launch. `args` name, for each param of `func`: a group input/output, a `packed` constant or a temp.
 
+    `pieces` names arguments of which chunk i touches the i-th of equal pieces and no other, with a text that says how
+    they are cut, size and number included: calls that cut a tensor alike need not wait for one another.
     `finds` are the sizes known once it has run. A kernel whose output's size depends on data has two calls: one
     counts into a temp, the other, whose dims may use the symbol, writes exactly as much.
     """
@@ -51,6 +53,7 @@ class KernelCall:
     args: tuple[str, ...]
     dims: tuple[Dim, ...]
     finds: tuple[SizeFound, ...] = ()
+    pieces: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

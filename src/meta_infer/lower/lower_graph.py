@@ -15,6 +15,7 @@ from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower.control_flow import lower_if
 from meta_infer.lower.convert_layout import buffer_in_layout
 from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
+from meta_infer.lower.join_calls import join_calls
 from meta_infer.lower.loop import lower_loop
 from meta_infer.lower.program_builder import ProgramBuilder
 from meta_infer.lower.size_checks import size_checks
@@ -42,7 +43,7 @@ class Lowerer:
         here = frozenset(name for planned in plan.groups for name in planned.group.outputs)
         for index, planned in enumerate(plan.groups):
             self._lower_group(planned, plan, commands, Place(index, last, here))
-        return commands
+        return join_calls(commands, self.builder)
 
     def buffer(self, plan: Plan, commands: list[Command], name: str, layout: Layout = PLAIN) -> str:
         """The buffer of value `name` in `layout`, converting it if needed."""

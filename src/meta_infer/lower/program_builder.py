@@ -113,6 +113,6 @@ class ProgramBuilder:
         commands: list[Command] = []
         for call in lowering.calls:
             commands.append(Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins),
-                                 label))
+                                 label, tuple(call.pieces.get(a, "") for a in call.args)))
             commands += [SetDim(found.symbol, args[found.source], found.index) for found in call.finds]
         return commands

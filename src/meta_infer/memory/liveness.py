@@ -1,8 +1,9 @@
 """When each buffer of a program is needed.
 
 Commands are numbered in program order, those of regions included. A buffer is live from the command that first
-writes it to the one that last reads it, or to the end of the program. What is touched both inside a loop and outside
-of it is live during the whole loop: the next pass reads it again, or it gathers what all passes write (scan outputs).
+writes it to the one that last reads it, or to the end of the program; calls that run together count as one command.
+What is touched both inside a loop and outside of it is live during the whole loop: the next pass reads it again, or it
+gathers what all passes write (scan outputs).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from meta_infer.ir.program import Call, Command, Copy, Fill, If, Loop, Program, SetDim
+from meta_infer.ir.program import Call, Command, Copy, Fill, If, Loop, Program, SetDim, walk_commands
 
 
 @dataclass(frozen=True)
@@ -72,17 +73,31 @@ def command_count(commands: tuple[Command, ...]) -> int:
     return total
 
 
+def _together(program: Program) -> dict[int, tuple[int, int]]:
+    """Position of a call that runs together with others -> the first and last position of them all."""
+    found: dict[int, tuple[int, int]] = {}
+    first = 0
+    for position, command in enumerate(walk_commands(program.commands)):
+        if not isinstance(command, Call) or command.joined == "alone":
+            first = position
+            continue
+        found |= dict.fromkeys(range(first, position + 1), (first, position))
+    return found
+
+
 def live_ranges(program: Program) -> dict[str, LiveRange]:
     """Live range of every root buffer of kind 'temp' that some command touches; the program's outputs outlive it."""
     found: dict[str, LiveRange] = {}
     uses: dict[str, list[tuple[int, tuple[tuple[int, int], ...]]]] = {}
+    together = _together(program)
     for position, command, loops in _positions(program.commands, 0, ()):
         for name in touched(command):
-            uses.setdefault(program.root(name), []).append((position, loops))
+            places = uses.setdefault(program.root(name), [])
+            places += [(at, loops) for at in together.get(position, (position,))]
     for name, places in uses.items():
         if program.buffers[name].kind != "temp":
             continue
-        first, last = places[0][0], max(p for p, _ in places)
+        first, last = min(p for p, _ in places), max(p for p, _ in places)
         spans = {span for _, loops in places for span in loops}
         for begin, end in spans:
             if first <= begin or last > end:

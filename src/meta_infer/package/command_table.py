@@ -44,6 +44,7 @@ MAX_RANK = 16
 _LARGEST = 1 << 56
 _KINDS = {"input": 0, "output": 1, "const": 2, "temp": 3, "prepared": 5}
 _POOL = 4
+_JOINED = {"alone": 0, "beside": 1, "matched": 2}
 _HEADER = struct.Struct("<8sIIQQQQ10III")
 _SYMBOL = struct.Struct("<qqqII")
 _BUFFER = struct.Struct("<QQ12I")
@@ -173,6 +174,7 @@ class _Encoder:
                 args = self.add_refs([self.index[a] for a in command.args])
                 dims = self.add_refs([self.dim(d) for d in command.dims])
                 op, operands = 1, [self.kernel_index[command.kernel], args, len(command.args), dims, len(command.dims)]
+                value = _JOINED[command.joined]
             case Copy():
                 op, operands = 2, [self.index[command.src], self.index[command.dst], self.dim(command.count),
                                    self.dim(command.src_offset), self.dim(command.dst_offset)]

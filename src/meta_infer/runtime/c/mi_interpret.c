@@ -42,25 +42,55 @@ static void call_chunks(void *context, int64_t begin, int64_t end, int32_t threa
     c->kernel->run(c->args, c->dims, begin, end, c->scratch + (size_t)thread * c->stride);
 }
 
+/* Calls that run together; `ends[i]` is the first chunk after those of call i, counted over all of them. */
+typedef struct {
+    call_context calls[MI_MOST_JOINED];
+    int64_t ends[MI_MOST_JOINED];
+    int32_t count;
+} joined_context;
+
+static void beside_chunks(void *context, int64_t begin, int64_t end, int32_t thread) {
+    joined_context *j = context;
+    int64_t first = 0;
+    for (int32_t i = 0; i < j->count && first < end; first = j->ends[i++]) {
+        int64_t from = begin > first ? begin : first, to = end < j->ends[i] ? end : j->ends[i];
+        if (from < to) {
+            call_chunks(&j->calls[i], from - first, to - first, thread);
+        }
+    }
+}
+
+static void matched_chunks(void *context, int64_t begin, int64_t end, int32_t thread) {
+    joined_context *j = context;
+    for (int64_t chunk = begin; chunk < end; chunk++) {
+        for (int32_t i = 0; i < j->count; i++) {
+            call_chunks(&j->calls[i], chunk, chunk + 1, thread);
+        }
+    }
+}
+
 /* What only holds for calls whose dims depend on symbols that grow: a saturated dim is no size to run with, and scratch
  * reserved for modest sizes may be too little. */
-static int32_t check_growth(const mi_run *r, uint32_t index, const mi_plan_command *c, const mi_kernel *kernel) {
+static int32_t check_growth(const mi_run *r, uint32_t index, const mi_plan_command *c, const mi_kernel *kernel,
+                            const int64_t *dims) {
     mi_session *s = r->s;
     for (uint32_t i = 0; i < c->e; i++) {
-        if (s->call_dims[i] >= MI_TOO_LARGE || s->call_dims[i] <= -MI_TOO_LARGE) {
+        if (dims[i] >= MI_TOO_LARGE || dims[i] <= -MI_TOO_LARGE) {
             return mi_fail(r->error, MI_NO_MEMORY, "command %d: kernel '%s' would compute %d elements or more",
                            (int64_t)index, kernel->name, MI_TOO_LARGE);
         }
     }
-    int64_t scratch = kernel->scratch(s->call_dims);
+    int64_t scratch = kernel->scratch(dims);
     if (scratch <= (int64_t)s->scratch_stride || mi_reserve_scratch(s, scratch + scratch / 2, NULL) == MI_OK) {
         return MI_OK;
     }
     return mi_reserve_scratch(s, scratch, r->error);
 }
 
-static int32_t do_call(mi_run *r, uint32_t index, const mi_plan_command *c) {
+/* The arguments and dims of a call, at the beginning of `args` and `dims`, and the chunks it has. */
+static int32_t make_call(mi_run *r, uint32_t index, void **args, int64_t *dims, call_context *call, int64_t *chunks) {
     mi_session *s = r->s;
+    const mi_plan_command *c = &s->plan.commands[index];
     const mi_kernel *kernel = &mi_kernels[c->a];
     int32_t code = s->blocks == NULL ? MI_OK : hold_all(r, c);
     if (code != MI_OK) {
@@ -68,29 +98,77 @@ static int32_t do_call(mi_run *r, uint32_t index, const mi_plan_command *c) {
     }
     for (uint32_t i = 0; i < c->c; i++) {
         uint32_t buffer = s->plan.refs[c->b + i];
-        s->args[i] = s->address[buffer];
-        if (s->args[i] == NULL) {
+        args[i] = s->address[buffer];
+        if (args[i] == NULL) {
             return lost(r, index, buffer);
         }
     }
-    mi_gather_dims(s, c);
-    if (s->plan.grows && (code = check_growth(r, index, c, kernel)) != MI_OK) {
+    mi_gather_dims(s, c, dims);
+    if (s->plan.grows && (code = check_growth(r, index, c, kernel, dims)) != MI_OK) {
         return code;
     }
-    int64_t chunks = kernel->chunks(s->call_dims);
-    if (chunks <= 0) {
-        return MI_OK;
-    }
-    if (kernel->scratch(s->call_dims) > (int64_t)s->scratch_stride) {
+    *chunks = kernel->chunks(dims);
+    *chunks = *chunks > 0 ? *chunks : 0;
+    if (*chunks > 0 && kernel->scratch(dims) > (int64_t)s->scratch_stride) {
         return mi_fail(r->error, MI_NO_MEMORY, "command %d: kernel '%s' needs more scratch than was reserved",
                        (int64_t)index, kernel->name);
     }
+    *call = (call_context){kernel, args, dims, s->scratch, s->scratch_stride};
+    return MI_OK;
+}
+
+static int32_t do_call(mi_run *r, uint32_t index) {
+    call_context call;
+    int64_t chunks;
+    int32_t code = make_call(r, index, r->s->args, r->s->call_dims, &call, &chunks);
+    if (code != MI_OK || chunks == 0) {
+        return code;
+    }
     if (r->threads == 1 || chunks == 1) {
-        kernel->run(s->args, s->call_dims, 0, chunks, s->scratch);
+        call_chunks(&call, 0, chunks, 0);
         return MI_OK;
     }
-    call_context context = {kernel, s->args, s->call_dims, s->scratch, s->scratch_stride};
-    mi_pool_run(&(mi_job){call_chunks, &context, chunks, r->threads});
+    mi_pool_run(&(mi_job){call_chunks, &call, chunks, r->threads});
+    return MI_OK;
+}
+
+/* How many calls from `index` on run together: one where each must be looked at by itself, or one thread runs all. */
+static int32_t joined(const mi_run *r, uint32_t index, uint32_t end) {
+    const mi_plan_command *c = &r->s->plan.commands[index];
+    bool watched = r->options != NULL && (r->options->command_ns != NULL || r->options->watch_count > 0);
+    int32_t count = 1;
+    if (r->threads == 1 || c->op != MI_CALL || watched || r->s->blocks != NULL) {
+        return count;
+    }
+    while (index + (uint32_t)count < end && c[count].op == MI_CALL && c[count].value != MI_ALONE) {
+        count++;
+    }
+    return count;
+}
+
+static int32_t do_joined(mi_run *r, uint32_t index, int32_t count) {
+    mi_session *s = r->s;
+    joined_context together = {.count = count};
+    void **args = s->args;
+    int64_t *dims = s->call_dims, chunks = 0, all = 0;
+    for (int32_t i = 0; i < count; i++) {
+        const mi_plan_command *c = &s->plan.commands[index + (uint32_t)i];
+        int32_t code = make_call(r, index + (uint32_t)i, args, dims, &together.calls[i], &chunks);
+        if (code != MI_OK) {
+            return code;
+        }
+        together.ends[i] = all += chunks;
+        args += c->c;
+        dims += c->e;
+    }
+    bool matched = s->plan.commands[index + 1].value == MI_MATCHED;
+    if (matched && all != chunks * count) {
+        return mi_fail(r->error, MI_BAD_PLAN, "command %d: calls that are matched have other numbers of chunks",
+                       (int64_t)index);
+    }
+    if (all > 0) {
+        mi_pool_run(&(mi_job){matched ? matched_chunks : beside_chunks, &together, matched ? chunks : all, r->threads});
+    }
     return MI_OK;
 }
 
@@ -251,7 +329,7 @@ static int32_t do_loop(mi_run *r, uint32_t index, const mi_plan_command *c) {
 static int32_t do_command(mi_run *r, uint32_t index, const mi_plan_command *c) {
     switch (c->op) {
     case MI_CALL:
-        return do_call(r, index, c);
+        return do_call(r, index);
     case MI_COPY:
         return do_copy(r, index, c);
     case MI_FILL:
@@ -317,8 +395,9 @@ static int32_t run_region(mi_run *r, uint32_t begin, uint32_t end) {
     int64_t *times = r->options == NULL ? NULL : r->options->command_ns;
     for (uint32_t i = begin; i < end;) {
         const mi_plan_command *c = &r->s->plan.commands[i];
+        int32_t together = joined(r, i, end);
         int64_t start = times == NULL ? 0 : mi_os_now();
-        int32_t code = do_command(r, i, c);
+        int32_t code = together > 1 ? do_joined(r, i, together) : do_command(r, i, c);
         if (code != MI_OK) {
             return code;
         }
@@ -328,7 +407,7 @@ static int32_t run_region(mi_run *r, uint32_t begin, uint32_t end) {
         if (r->options != NULL && r->options->watch_count > 0) {
             copy_watched(r, i);
         }
-        uint32_t next = i + 1 + (c->op == MI_IF ? c->b + c->c : c->op == MI_LOOP ? c->d : 0);
+        uint32_t next = i + (uint32_t)together + (c->op == MI_IF ? c->b + c->c : c->op == MI_LOOP ? c->d : 0);
         if (r->s->arena_mode == MI_ARENA_POISON) {
             poison(r->s, begin, i, next);
         }
@@ -351,7 +430,7 @@ int32_t mi_prepare(mi_session *s, mi_error *error) {
     mi_resolve(s, NULL, NULL, true);
     mi_run r = {.s = s, .threads = s->threads, .error = error};
     for (uint32_t i = 0; i < s->plan.header->prepares; i++) {
-        int32_t code = do_call(&r, i, &s->plan.commands[i]);
+        int32_t code = do_call(&r, i);
         if (code != MI_OK) {
             return code;
         }

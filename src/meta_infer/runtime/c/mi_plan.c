@@ -157,8 +157,30 @@ static bool is_call_ok(mi_plan *plan, const mi_plan_command *c) {
             return false;
         }
     }
-    plan->most_args = c->c > plan->most_args ? c->c : plan->most_args;
-    plan->most_dims = c->e > plan->most_dims ? c->e : plan->most_dims;
+    return c->value <= MI_MATCHED;
+}
+
+/* What the calls so far that run together need, the last of them at hand. */
+typedef struct {
+    uint64_t args, dims;
+    uint32_t count;                 /* 0: the command before was no call of this region */
+    uint64_t kind;
+} joined_calls;
+
+static bool is_joined_ok(mi_plan *plan, const mi_plan_command *c, joined_calls *together) {
+    if (c->op != MI_CALL) {
+        *together = (joined_calls){0};
+        return true;
+    }
+    if (c->value == MI_ALONE) {
+        *together = (joined_calls){0};
+    } else if (together->count == 0 || together->count == MI_MOST_JOINED
+               || (together->count > 1 && together->kind != c->value)) {
+        return false;
+    }
+    *together = (joined_calls){together->args + c->c, together->dims + c->e, together->count + 1, c->value};
+    plan->most_args = together->args > plan->most_args ? (uint32_t)together->args : plan->most_args;
+    plan->most_dims = together->dims > plan->most_dims ? (uint32_t)together->dims : plan->most_dims;
     return true;
 }
 
@@ -228,9 +250,13 @@ static int32_t check_commands(mi_plan *plan, uint64_t begin, uint64_t end, int d
     if (depth > MI_MAX_DEPTH) {
         return bad(error, "regions are nested too deep at command", (int64_t)begin);
     }
+    joined_calls together = {0};
     for (uint64_t i = begin; i < end; i++) {
         const mi_plan_command *c = &plan->commands[i];
-        if (!is_command_ok(plan, c)) {
+        if (i == plan->header->prepares) {
+            together = (joined_calls){0};
+        }
+        if (!is_command_ok(plan, c) || !is_joined_ok(plan, c, &together)) {
             return bad(error, "command", (int64_t)i);
         }
         if (c->op != MI_IF && c->op != MI_LOOP) {

@@ -59,7 +59,7 @@ typedef struct {
     uint32_t signal;                /* token given when done, or MI_NONE */
     uint32_t waits, wait_count;     /* refs[waits .. ): tokens */
     uint32_t a, b, c, d, e;         /* by op:
-        CALL     a kernel, b first ref of args, c count, d first ref of dims, e count
+        CALL     a kernel, b first ref of args, c count, d first ref of dims, e count; `value` is an MI_JOINED
         COPY     a src, b dst, c count, d src offset, e dst offset (dims, in elements)
         FILL     a dst; `value` holds the element's bits
         SET_DIM  a symbol, b src, c index
@@ -70,6 +70,12 @@ typedef struct {
         CHECK_DIMS   a, b dims, c text */
     uint64_t value;
 } mi_plan_command;
+
+/* How a call may run together with the calls before it that it is joined to: all as one parallel loop, without waiting
+ * between them. MI_BESIDE: neither touches what another one writes. MI_MATCHED: all have the same number of chunks, and
+ * chunk i of one touches of what another writes only what chunk i of that one does. */
+enum { MI_ALONE = 0, MI_BESIDE = 1, MI_MATCHED = 2 };
+#define MI_MOST_JOINED 8
 
 typedef struct {
     uint32_t name, params, dims, reserved;
@@ -91,7 +97,7 @@ typedef struct {
     const mi_plan_input_dim *input_dims;
     const uint32_t *refs;
     const char *text;
-    uint32_t most_args, most_dims;  /* of any call or assignment */
+    uint32_t most_args, most_dims;  /* of any call, with those joined to it, or assignment */
     uint32_t pools;                 /* root buffers of kind MI_POOL */
     bool grows;                     /* some symbol does */
 } mi_plan;

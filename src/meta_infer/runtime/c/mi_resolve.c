@@ -80,9 +80,9 @@ int32_t mi_set_symbol(mi_session *s, uint32_t symbol, int64_t value, mi_error *e
     return MI_OK;
 }
 
-void mi_gather_dims(mi_session *s, const mi_plan_command *call) {
+void mi_gather_dims(const mi_session *s, const mi_plan_command *call, int64_t *dims) {
     for (uint32_t i = 0; i < call->e; i++) {
-        s->call_dims[i] = s->dims[s->plan.refs[call->d + i]];
+        dims[i] = s->dims[s->plan.refs[call->d + i]];
     }
 }
 

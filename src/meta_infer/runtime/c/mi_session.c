@@ -127,7 +127,7 @@ static int64_t scratch_now(mi_session *s) {
         if (c->op != MI_CALL) {
             continue;
         }
-        mi_gather_dims(s, c);
+        mi_gather_dims(s, c, s->call_dims);
         int64_t bytes = mi_kernels[c->a].scratch(s->call_dims);
         most = bytes > most ? bytes : most;
     }

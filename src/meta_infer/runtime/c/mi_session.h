@@ -37,7 +37,7 @@ struct mi_session {
     int64_t *dims;                  /* evaluated, then literals: what "dim" fields index */
     unsigned char **address;        /* of every buffer now; NULL while it has none that is valid */
     int64_t *bytes;                 /* of every buffer now; -1 when its size makes no sense */
-    void **args;                    /* of the call being made */
+    void **args;                    /* of the calls being made */
     int64_t *call_dims;
 };
 
@@ -72,8 +72,8 @@ extern unsigned char mi_nothing[MI_ALIGNMENT];
 /* Reserve `bytes` of scratch for each thread; what there was before goes. */
 int32_t mi_reserve_scratch(mi_session *s, int64_t bytes, mi_error *error);
 
-/* Copy the dims that a call wants into `call_dims`. */
-void mi_gather_dims(mi_session *s, const mi_plan_command *call);
+/* Copy the dims that a call wants into `dims`. */
+void mi_gather_dims(const mi_session *s, const mi_plan_command *call, int64_t *dims);
 
 #pragma GCC visibility pop
 
