@@ -144,12 +144,12 @@ class Builder:
 
     @contextmanager
     def loop(self, start: Operand, stop: Operand, step: Operand = 1, name: str = "i",
-             unroll: bool = False) -> Iterator[Expr]:
+             unroll: bool = False, apart: bool = False) -> Iterator[Expr]:
         var = Var(self.unique(name))
         self._blocks.append([])
         yield var
         body = tuple(self._blocks.pop())
-        self.emit(For(var, index(start), index(stop), index(step), body, unroll))
+        self.emit(For(var, index(start), index(stop), index(step), body, unroll, apart))
 
     @contextmanager
     def when(self, cond: Expr) -> Iterator[None]:

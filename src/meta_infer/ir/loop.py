@@ -320,7 +320,10 @@ class Store(Stmt):
 
 @dataclass(frozen=True)
 class For(Stmt):
-    """`for var in range(start, stop, step)`; `unroll` asks the target to unroll fully."""
+    """`for var in range(start, stop, step)`; `unroll` asks the target to unroll fully.
+
+    `apart` asks for a function of its own: what other loops keep in registers is then no burden to this one.
+    """
 
     var: Var
     start: Expr
@@ -328,6 +331,7 @@ class For(Stmt):
     step: Expr
     body: tuple[Stmt, ...]
     unroll: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)

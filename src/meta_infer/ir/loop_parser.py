@@ -56,7 +56,7 @@ _PARAM = re.compile(r"(in|out|inout) (\w+): (\w+)$")
 _LOCAL = re.compile(r"(scratch|stack) (\w+): (\w+)\[(.*)\]$")
 _REGISTER = re.compile(r"(let|var) (\w+): (\w+?)(?:x(\d+))? = (.*)$")
 _ASSIGN = re.compile(r"(\w+) = (.*)$")
-_FOR = re.compile(r"for (\w+) in (range|unrolled)(\(.*\)):$")
+_FOR = re.compile(r"for (\w+) in (range|unrolled|apart)(\(.*\)):$")
 
 
 class LoopSyntaxError(ValueError):
@@ -156,7 +156,8 @@ class _Parser:
             name, word, bounds = match.groups()
             start, stop, step = (self.walk(e) for e in _tuple(bounds))
             self.vars[name] = Var(name)
-            return For(self.vars[name], start, stop, step, self.block(indent + 4), word == "unrolled")
+            return For(self.vars[name], start, stop, step, self.block(indent + 4), word == "unrolled",
+                       word == "apart")
         if text.startswith("if "):
             cond = self.expr(text[3:-1])
             then = self.block(indent + 4)

@@ -125,8 +125,8 @@ def _stmt(stmt: Stmt, pad: str) -> Iterator[str]:
         case Store(buffer=buffer, index=index, value=value, count=count):
             limit = "" if count is None else f", {print_expr(count)}"
             yield f"{pad}store({buffer.name}, {print_expr(index)}, {print_expr(value)}{limit})"
-        case For(var=var, start=start, stop=stop, step=step, body=body, unroll=unroll):
-            word = "unrolled" if unroll else "range"
+        case For(var=var, start=start, stop=stop, step=step, body=body, unroll=unroll, apart=apart):
+            word = "unrolled" if unroll else "apart" if apart else "range"
             yield f"{pad}for {var.name} in {word}({print_expr(start)}, {print_expr(stop)}, {print_expr(step)}):"
             yield from _block(body, inner)
         case If(cond=cond, then=then, orelse=orelse):

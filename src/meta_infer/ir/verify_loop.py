@@ -42,7 +42,7 @@ from meta_infer.ir.loop import (
 )
 from meta_infer.ir.loop_text import print_expr, print_func
 from meta_infer.ir.source import Source
-from meta_infer.ir.walk_loop import operands
+from meta_infer.ir.walk_loop import names_in, operands
 from meta_infer.support.dtypes import BOOL, INT32
 from meta_infer.support.errors import InternalError
 
@@ -182,13 +182,16 @@ class _Checker:
                         self.expr(operand, scope)
                     self.access(buffer, value.type, index, count)
                     _require(buffer.mode != "in", f"store to input {buffer.name!r}")
-                case For(var=var, start=start, stop=stop, step=step, body=inner):
+                case For(var=var, start=start, stop=stop, step=step, body=inner, apart=apart):
                     for bound in (start, stop, step):
                         self.index(bound, scope, f"a bound of the loop over {var.name!r}")
                     _require(not isinstance(step, Const) or step.value > 0, f"loop over {var.name!r} has step {step}")
                     self.define(var.name)
                     _require(var.type == INDEX, f"loop variable {var.name!r} is {var.type}")
                     self.block(inner, {**scope, var.name: var}, mutable)
+                    for name in names_in(inner) if apart else ():
+                        _require(name not in scope or scope[name].type == INDEX and name not in mutable,
+                                 f"{name!r} is no constant index, but a loop apart uses it")
                 case If(cond=cond, then=then, orelse=orelse):
                     self.expr(cond, scope)
                     _require(cond.type == Type(BOOL), f"condition is {cond.type}")

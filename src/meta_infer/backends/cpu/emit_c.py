@@ -33,7 +33,7 @@ from meta_infer.ir.loop import (
 )
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.ir.source import Source
-from meta_infer.ir.walk_loop import operands, walk_stmts
+from meta_infer.ir.walk_loop import names_in, operands, walk_stmts
 from meta_infer.support.dtypes import FLOAT32
 from meta_infer.support.errors import InternalError
 
@@ -83,6 +83,7 @@ class _FunctionEmitter:
         self.names: dict[str, str] = {}
         self.exprs = ExprEmitter(prelude, self.names)
         self.mutable = {s.var.name for s in walk_stmts(func.body) if isinstance(s, Decl)}
+        self.apart: list[str] = []                       # functions that loops have become
         for buffer in (*func.params, *func.locals):
             self.names[buffer.name] = identifier(buffer.name, self.taken)
         for var in (*func.dims, func.chunk):
@@ -132,7 +133,7 @@ class _FunctionEmitter:
             case Store():
                 self._store(stmt)
             case For():
-                self._for(stmt)
+                self._for_apart(stmt) if stmt.apart else self._for(stmt)
             case If(cond=cond, then=then, orelse=orelse):
                 self.prepare(cond)
                 self.line(f"if ({self.exprs.text(cond)}) {{")
@@ -217,6 +218,22 @@ class _FunctionEmitter:
         self.block(stmt.body)
         self.line("}")
 
+    def _for_apart(self, stmt: For) -> None:
+        """The loop as a call of a function that gets all it uses: buffers, and index registers of the blocks around."""
+        used = names_in((stmt,))
+        inside = {s.var.name for s in walk_stmts((stmt,)) if isinstance(s, (For, Let, Decl))}
+        buffers = [b for b in (*self.func.params, *self.func.locals) if b.name in used]
+        outer = [name for name in dict.fromkeys(used) if name not in inside and name not in {b.name for b in buffers}]
+        given = [(f"{'const ' if b.mode == 'in' else ''}{memory_type(b.dtype)}* const", self.names[b.name])
+                 for b in buffers] + [("const int64_t", self.names[name]) for name in outer]
+        name = identifier(f"{self.func.name}_part", self.taken)
+        around, self.lines, depth, self.depth = self.lines, [], self.depth, 1
+        self._for(stmt)
+        head = f"static __attribute__((noinline)) void {name}({', '.join(f'{kind} {arg}' for kind, arg in given)}) {{"
+        self.apart.append("\n".join([head, *self.lines, "}"]))
+        self.lines, self.depth = around, depth
+        self.line(f"{name}({', '.join(arg for _, arg in given)});")
+
     # --- functions ----------------------------------------------------------------------------------------
 
     def _dims(self) -> None:
@@ -259,7 +276,7 @@ class _FunctionEmitter:
         self.line(f"for (int64_t {chunk} = begin; {chunk} < end; ++{chunk}) {{")
         self.block(func.body)
         self.line("}")
-        return "\n".join([*self.lines, "}"])
+        return "\n\n".join([*self.apart, "\n".join([*self.lines, "}"])])
 
     def size_function(self, kind: str, sizes: Sequence[Buffer] | Expr) -> str:
         """NAME_chunks or NAME_scratch."""
