@@ -121,14 +121,20 @@ def test_half_is_computed_in_float32_and_rounded_once(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, want, 2**-11 * 1.01, 1e-7)
 
 
-def test_the_graph_is_plain(tmp_path: Path) -> None:
-    """What other passes look for; keys of a group of heads are not copied."""
+def test_it_is_one_op_unless_it_shows_what_is_inside(tmp_path: Path) -> None:
+    """Keys of a group of heads are not copied, and heads side by side stay where they are."""
     arrays = {"q": np.zeros((1, 4, 3, 8), np.float32), "k": np.zeros((1, 2, 3, 8), np.float32),
               "v": np.zeros((1, 2, 3, 8), np.float32)}
-    ops = [node.op for node in canonicalize(imported(model_of(arrays, {}), tmp_path)).nodes if node.op != "Reshape"]
-    assert sorted(ops) == ["MatMul", "MatMul", "Mul", "Softmax", "Transpose"]
     ops = [node.op for node in canonicalize(imported(model_of(arrays, {"is_causal": 1}), tmp_path)).nodes]
-    assert ops.count("Add") == 1 and "ReduceMax" not in ops
+    assert ops == ["Attention"]
+    packed = {"q": np.zeros((1, 3, 32), np.float32), "k": np.zeros((1, 3, 16), np.float32),
+              "v": np.zeros((1, 3, 16), np.float32), "mask": np.ones((3, 3), np.bool_)}
+    attrs = {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}
+    ops = [node.op for node in canonicalize(imported(model_of(packed, attrs), tmp_path)).nodes]
+    assert sorted(ops) == ["Attention"] + ["Reshape"] * 4
+    graph = canonicalize(imported(model_of(arrays, {}, ("y", "qk")), tmp_path))
+    ops = [node.op for node in graph.nodes if node.op != "Reshape"]
+    assert sorted(ops) == ["MatMul", "MatMul", "Mul", "Softmax", "Transpose"]
 
 
 @pytest.mark.parametrize("arrays, attrs, problem", [

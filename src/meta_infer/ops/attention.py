@@ -1,4 +1,7 @@
-"""Attention of ONNX: softmax(Q K' * scale + mask) V for many heads, as MatMul, Add, Softmax, MatMul.
+"""Attention of ONNX: softmax(Q K' * scale + mask) V for many heads.
+
+What most models ask for is one core op (dot_product_attention.py). Where the node shows its scores, wants the softmax
+in more bits, or the size of a head is not known at build, it is MatMul, Add, Softmax, MatMul.
 
 Queries [batch, heads, Sq, d], keys [batch, kv_heads, T, d] and values [batch, kv_heads, T, dv], or all of them with
 heads side by side in the last dimension. Where several queries' heads share one of the keys, the products run over
@@ -10,17 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
-from meta_infer.ir.graph import Node, Shape
+from meta_infer.ir.graph import Attr, Node, Shape
 from meta_infer.ir.shapes import Dim
-from meta_infer.ops.attention_mask import Bias, Rules, additive_mask
+from meta_infer.ops.attention_mask import Bias, Rules, additive_mask, padded_mask
 from meta_infer.ops.importing import attr_float, attr_int, present, shape_of, unsupported, wanted
 from meta_infer.ops.node_builder import NodeBuilder
 from meta_infer.ops.onnx_dtypes import onnx_dtype
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, ShapeError
-from meta_infer.support.dtypes import FLOAT32, DType
+from meta_infer.support.dtypes import BOOL, FLOAT32, DType
 
 RAW, CAPPED, BIASED, PROBABILITIES = range(4)            # qk_matmul_output_mode
 
@@ -31,14 +35,14 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     dtype = FLOAT32 if given.bits < FLOAT32.bits else given
     if present(node, 4) != present(node, 5):
         raise ShapeError("past_key and past_value must be given together")
-    q, q_shape = _heads(b, node, ctx, 0, attr_int(node, "q_num_heads"))
-    k, k_shape = _heads(b, node, ctx, 1, attr_int(node, "kv_num_heads"))
-    v, v_shape = _heads(b, node, ctx, 2, attr_int(node, "kv_num_heads"))
+    if _is_plain(node, ctx, dtype):
+        _one_op(b, node, ctx, dtype)
+        return b.nodes
+    (q, q_shape), (k, k_shape), (v, v_shape) = (_heads(b, node, ctx, i) for i in range(3))
     past: Dim = shape_of(node, ctx, 4)[2] if present(node, 4) else 0
     k, v = (_extended(b, node, x, 4 + i, 1 + i) for i, x in enumerate((k, v)))
     (batch, heads, queries, depth), keys = q_shape, past + k_shape[2]
-    rules = Rules(queries, keys, past, node.inputs[6] if present(node, 6) else "", bool(attr_int(node, "is_causal")),
-                  attr_int(node, "left_window_size", -1), attr_int(node, "right_window_size", -1))
+    rules = _rules(node, queries, keys, past)
     mask = node.inputs[3] if present(node, 3) else ""
     group = _group(node, heads, k_shape[1])
 
@@ -66,19 +70,89 @@ def _import(node: OnnxNode, ctx: ImportContext) -> Iterable[Node]:
     return b.nodes
 
 
-def _heads(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, i: int, heads: int) -> tuple[str, Shape]:
-    """Input i as [batch, heads, steps, depth], and that shape."""
-    name, shape = node.inputs[i], shape_of(node, ctx, i)
+def _rules(node: OnnxNode, queries: Dim, keys: Dim, past: Dim) -> Rules:
+    return Rules(queries, keys, past, node.inputs[6] if present(node, 6) else "", bool(attr_int(node, "is_causal")),
+                 attr_int(node, "left_window_size", -1), attr_int(node, "right_window_size", -1))
+
+
+def _is_plain(node: OnnxNode, ctx: ImportContext, dtype: DType) -> bool:
+    """Whether the core op says all of it: nothing inside is asked for, and sizes of heads are fixed."""
+    asked = onnx_dtype(node, "softmax_precision") if node.attrs.get("softmax_precision") else dtype
+    if not wanted(node, 0) or wanted(node, 3) or asked.bits > dtype.bits:
+        return False
+    sizes = [_sizes(node, ctx, i)[3] for i in (0, 2)]
+    return all(isinstance(size, int) and size > 0 for size in sizes)
+
+
+def _one_op(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, dtype: DType) -> None:
+    """The core op; heads that lie side by side are read so, unless a cache wants them apart."""
+    given = ctx.type_of(node.inputs[0]).dtype
+    apart = present(node, 4) or wanted(node, 1) or wanted(node, 2)
+    sizes = [_sizes(node, ctx, i) for i in range(3)]
+    past: Dim = shape_of(node, ctx, 4)[2] if present(node, 4) else 0
+    (_, heads, queries, depth), keys = sizes[0], past + sizes[1][2]
+    _group(node, heads, sizes[1][1])
+    rules = _rules(node, queries, keys, past)
+    attrs: dict[str, Attr] = {"scale": _scale(node, depth)}
+    operands = []
+    for i, (name, (batch, count, steps, size)) in enumerate(zip("qkv", sizes, strict=True)):
+        x = node.inputs[i]
+        if len(shape_of(node, ctx, i)) == 3:
+            x = b.reshape(x, (batch, steps, count, size))
+            if i and apart:
+                x = b.transpose(x, (0, 2, 1, 3))
+            else:
+                attrs[f"{name}_order"] = "bshd"
+        if i:
+            x = _extended(b, node, x, 3 + i, i)
+        operands.append(x if ctx.type_of(x).dtype == dtype else b.cast(x, dtype))
+    cap, packed = attr_float(node, "softcap", 0.0), len(shape_of(node, ctx)) == 3
+    if cap > 0:
+        attrs["softcap"] = cap
+    if rules.causal and not rules.valid and rules.left < 0:
+        attrs |= {"causal": True, "offset": past}
+        rules = replace(rules, causal=False, right=-1)
+    mask = _mask(b, node, ctx, rules, dtype)
+    if present(node, 3) or rules.may_leave_nothing:
+        attrs["empty"] = "zero"
+    y = b.add("Attention", (*operands, mask), {**attrs, **({"y_order": "bshd"} if packed else {})})
+    if packed:
+        y = b.reshape(y, (sizes[0][0], queries, heads * sizes[2][3]))
+    _finish(b, y, node.outputs[0], given, dtype)
+
+
+def _mask(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, rules: Rules, dtype: DType) -> str:
+    """What hides keys and adds to scores, as one operand of the core op; '' for nothing."""
+    mask = node.inputs[3] if present(node, 3) else ""
+    is_alone = not (rules.valid or rules.causal or rules.left >= 0 or rules.right >= 0)
+    if mask and is_alone and ctx.type_of(mask).dtype == BOOL:
+        return padded_mask(b, ctx, mask, rules.keys)
+    bias = additive_mask(b, ctx, node, rules, mask, dtype)
+    return bias.name if bias is not None else ""
+
+
+def _sizes(node: OnnxNode, ctx: ImportContext, i: int) -> tuple[Dim, Dim, Dim, Dim]:
+    """Batch, heads, steps and size of input i."""
+    shape = shape_of(node, ctx, i)
     if len(shape) == 4:
-        return name, shape
+        return shape[0], shape[1], shape[2], shape[3]
     if len(shape) != 3:
         raise ShapeError(f"input {i} has {len(shape)} dimensions, expected 3 or 4")
+    heads = attr_int(node, "kv_num_heads" if i else "q_num_heads")
     batch, steps, width = shape
     if not isinstance(width, int) or heads <= 0 or width % heads:
         raise unsupported(node, f"{heads} heads do not share out a last dimension of {width}",
                           "give q_num_heads and kv_num_heads, and a fixed size that they divide")
-    split = b.reshape(name, (batch, steps, heads, width // heads))
-    return b.transpose(split, (0, 2, 1, 3)), (batch, heads, steps, width // heads)
+    return batch, heads, steps, width // heads
+
+
+def _heads(b: NodeBuilder, node: OnnxNode, ctx: ImportContext, i: int) -> tuple[str, Shape]:
+    """Input i as [batch, heads, steps, depth], and that shape."""
+    name, sizes = node.inputs[i], _sizes(node, ctx, i)
+    if len(shape_of(node, ctx, i)) == 4:
+        return name, sizes
+    batch, heads, steps, size = sizes
+    return b.transpose(b.reshape(name, (batch, steps, heads, size)), (0, 2, 1, 3)), sizes
 
 
 def _extended(b: NodeBuilder, node: OnnxNode, new: str, past: int, present_output: int) -> str:
@@ -101,16 +175,19 @@ def _group(node: OnnxNode, heads: Dim, kv_heads: Dim) -> int:
     return heads // kv_heads
 
 
+def _scale(node: OnnxNode, depth: Dim) -> float:
+    if node.attrs.get("scale") is not None:
+        return attr_float(node, "scale", 0.0)
+    if not isinstance(depth, int) or depth == 0:
+        raise unsupported(node, f"scale is not given and the head size {depth} is not fixed", "give scale")
+    return 1 / math.sqrt(depth)
+
+
 def _scores(b: NodeBuilder, node: OnnxNode, q: str, k: str, q_shape: Shape, k_shape: Shape, group: int,
             dtype: DType) -> str:
     """Q K' * scale, [batch, heads, Sq, T]."""
     batch, heads, queries, depth = q_shape
-    scale = attr_float(node, "scale", 0.0)
-    if node.attrs.get("scale") is None:
-        if not isinstance(depth, int) or depth == 0:
-            raise unsupported(node, f"scale is not given and the head size {depth} is not fixed", "give scale")
-        scale = 1 / math.sqrt(depth)
-    q = b.emit("Mul", q, b.scalar(scale, dtype, "scale"))
+    q = b.emit("Mul", q, b.scalar(_scale(node, depth), dtype, "scale"))
     k = b.transpose(k, (0, 1, 3, 2))
     if group == 1:
         return b.emit("MatMul", q, k)
