@@ -23,6 +23,7 @@ from meta_infer.ir.loop import (
     Const,
     Decl,
     Expr,
+    Fence,
     For,
     If,
     Let,
@@ -135,6 +136,10 @@ class Builder:
 
     def prefetch(self, buffer: Buffer, at: Operand) -> None:
         self.emit(Prefetch(buffer, index(at)))
+
+    def fence(self) -> None:
+        """Keep loads and stores on their side of this place: see `Fence`."""
+        self.emit(Fence())
 
     @contextmanager
     def chunks(self, count: Operand) -> Iterator[Expr]:

@@ -22,6 +22,7 @@ from meta_infer.ir.loop import (
     Decl,
     Dot,
     Expr,
+    Fence,
     For,
     If,
     Intrin,
@@ -140,7 +141,7 @@ class _Machine:
                     self.block(body)
             case If(cond=cond, then=then, orelse=orelse):
                 self.block(then if self.value(cond) else orelse)
-            case Prefetch():
+            case Prefetch() | Fence():
                 pass
             case _:
                 raise self.error(f"unknown statement {type(stmt).__name__}")

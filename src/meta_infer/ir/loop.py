@@ -348,6 +348,14 @@ class Prefetch(Stmt):
 
 
 @dataclass(frozen=True)
+class Fence(Stmt):
+    """The compiler moves no load or store across it; it is no instruction.
+
+    Between the steps of a register tile it keeps loads of the next step from being hoisted, which would spill.
+    """
+
+
+@dataclass(frozen=True)
 class LoopFunc:
     """A kernel: `params` in argument order, `locals` its scratch and stack buffers, one body per chunk."""
 

@@ -22,6 +22,7 @@ from meta_infer.ir.loop import (
     Decl,
     Dot,
     Expr,
+    Fence,
     For,
     If,
     Intrin,
@@ -169,6 +170,8 @@ class _Parser:
             buffer, *values = _tuple(text[5:])
             operands = [self.walk(v) for v in values]
             return Store(self.buffers[_name(buffer)], operands[0], operands[1], operands[2] if operands[2:] else None)
+        if text == "fence()":
+            return Fence()
         if text.startswith("prefetch("):
             buffer, index = _tuple(text[8:])
             return Prefetch(self.buffers[_name(buffer)], self.walk(index))

@@ -25,6 +25,7 @@ from meta_infer.ir.loop import (
     Decl,
     Dot,
     Expr,
+    Fence,
     For,
     If,
     Intrin,
@@ -137,6 +138,8 @@ def _stmt(stmt: Stmt, pad: str) -> Iterator[str]:
                 yield from _block(orelse, inner)
         case Prefetch(buffer=buffer, index=index):
             yield f"{pad}prefetch({buffer.name}, {print_expr(index)})"
+        case Fence():
+            yield f"{pad}fence()"
         case Source(text=text, values=values, buffers=buffers):
             given = [f"{name} = {print_expr(value)}" for name, value in values]
             yield f"{pad}source({', '.join([*(f'{name} = {held.name}' for name, held in buffers), *given])}):"

@@ -21,6 +21,7 @@ from meta_infer.ir.loop import (
     Decl,
     Dot,
     Expr,
+    Fence,
     For,
     If,
     Intrin,
@@ -200,6 +201,8 @@ class _Checker:
                 case Prefetch(buffer=buffer, index=index):
                     self.index(index, scope, "an address")
                     _require(self.buffers.get(buffer.name) == buffer, f"buffer {buffer.name!r} is not the function's")
+                case Fence():
+                    pass
                 case Source(values=values, buffers=buffers):
                     for name, value in values:
                         self.index(value, scope, f"value {name!r}")

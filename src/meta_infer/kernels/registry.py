@@ -6,6 +6,7 @@ from meta_infer.kernels.arg_reduce import ARG_REDUCE
 from meta_infer.kernels.attention import ATTENTION
 from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
+from meta_infer.kernels.conv_chain import CONV_CHAIN
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
 from meta_infer.kernels.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv_first import CONV_FIRST
@@ -54,6 +55,7 @@ from meta_infer.kernels.tree_walk import TREE_WALK
 from meta_infer.kernels.unique import UNIQUE
 
 KERNELS: tuple[Kernel, ...] = (
+    CONV_CHAIN,
     CONV_POINTWISE,
     CONV_DEPTHWISE,
     CONV_FIRST,

@@ -22,6 +22,7 @@ from meta_infer.ir.loop import (
     Const,
     Decl,
     Expr,
+    Fence,
     For,
     If,
     Let,
@@ -145,6 +146,8 @@ class _FunctionEmitter:
             case Prefetch(buffer=buffer, index=index):
                 self.prepare(index)
                 self.line(f"__builtin_prefetch({self.exprs.address(buffer.name, index)});")
+            case Fence():
+                self.line('__asm__ volatile("" ::: "memory");')
             case Source():
                 self._source(stmt)
             case _:
