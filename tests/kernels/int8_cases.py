@@ -64,3 +64,19 @@ def random_int8_conv(rng: np.random.Generator, *, pointwise: bool = False, depth
                      strides=strides, pads=pads, dilations=dilations, group=channels if depthwise else 1, types=types,
                      zero=zero, known_zero=rng.random() < 0.5, w_zero=rng.random() < 0.3,
                      requantise=rng.random() < 0.5, dynamic=dynamic)
+
+
+def int8_product(rng: np.random.Generator, shape: Sequence[int], columns: int, *,
+                 types: tuple[type, type] = (np.uint8, np.int8), zero: int | None = None, known_zero: bool = True,
+                 w_zero: bool = False, requantise: bool = False, dynamic: bool = False) -> Case:
+    """A MatMulInteger of `shape` [..., K] with weights [K, columns]; `dynamic` makes the leading dims symbols."""
+    inputs: dict[str, np.ndarray | None] = {
+        "a": numbers(rng, types[0], *shape), "w": numbers(rng, types[1], shape[-1], columns),
+        "zero": None if zero is None else np.array(zero, types[0]),
+        "points": numbers(rng, types[1], 1, columns) if w_zero else None}
+    epilogue = requantised(rng, (columns,)) if requantise else []
+    constants = ["w", *(["zero"] if known_zero and zero is not None else []), *(["points"] if w_zero else []),
+                 *(name for step in epilogue for name in step.extra)]
+    lead: list[Dim] = [Symbol(f"M{i}", 1, 64).dim for i in range(len(shape) - 1)]
+    return make_group("MatMulInteger", inputs, {}, constants=constants, epilogue=epilogue,
+                      shapes={"a": (*lead, shape[-1])} if dynamic else None)

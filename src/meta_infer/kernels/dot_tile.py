@@ -11,8 +11,9 @@ import numpy as np
 from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import Buffer, Expr, Operand, Var, dot
+from meta_infer.ir.loop import Buffer, Expr, Operand, Var, cast, dot
 from meta_infer.kernels.dot_path import DotPath
+from meta_infer.support.dtypes import DType
 
 MOST_COLUMNS = 14
 
@@ -20,7 +21,7 @@ MOST_COLUMNS = 14
 def most_columns(vectors: int, path: DotPath, profile: Profile) -> int:
     """The widest tile that stays in registers; 0 when there is none."""
     registers = isa_named(profile.isa).simd_registers if profile.isa else 16
-    passing = 2 if path.terms == 2 else 1                  # an activation, and a product before it is added
+    passing = 4 if path.terms == 2 else 1                  # an activation, and products before they are added
     return max(0, min(MOST_COLUMNS, (registers - vectors - passing) // vectors))
 
 
@@ -37,21 +38,27 @@ def step_share(vectors: int, columns: int) -> float:
 
 def multiply(b: Builder, acc: list[list[Var]], path: DotPath, x: Buffer, x_at: Expr, column_step: Operand, w: Buffer,
              w_at: Expr, depth: int, lanes: int) -> None:
-    """Add `depth` channels: those of column j begin at `x_at + j * column_step`, the weights at `w_at`."""
+    """Add `depth` channels: those of column j begin at `x_at + j * column_step`, the weights at `w_at`.
+
+    Weights that lie in memory in fewer bits are widened on the way.
+    """
     vectors = len(acc)
     for e in range(0, depth, path.terms):
-        weights = [b.let(b.load(w, w_at + (e * vectors + v * path.terms) * lanes, lanes * path.terms), "w")
-                   for v in range(vectors)]
+        weights = [b.let(cast(b.load(w, w_at + (e * vectors + v * path.terms) * lanes, lanes * path.terms),
+                              path.weight), "w") for v in range(vectors)]
         for j in range(len(acc[0])):
             value = path.broadcast(b, x, x_at + (column_step * j + e), lanes)
             for v in range(vectors):
                 b.assign(acc[v][j], dot(value, weights[v], acc[v][j]))
 
 
-def pack_steps(weights: np.ndarray, path: DotPath, lanes: int) -> np.ndarray:
-    """[outer..., channels in, vectors * lanes] -> [outer..., channels in / terms, vectors, lanes, terms], flat."""
+def pack_steps(weights: np.ndarray, path: DotPath, lanes: int, stored: DType | None = None) -> np.ndarray:
+    """[outer..., channels in, vectors * lanes] -> [outer..., channels in / terms, vectors, lanes, terms], flat.
+
+    `stored` is their type in memory, the path's own by default.
+    """
     *outer, depth, width = weights.shape
     split = weights.reshape(*outer, depth // path.terms, path.terms, width // lanes, lanes)
     rank = split.ndim
     order = (*range(rank - 4), rank - 4, rank - 2, rank - 1, rank - 3)
-    return np.ascontiguousarray(split.transpose(order)).astype(path.weight.numpy).reshape(-1)
+    return np.ascontiguousarray(split.transpose(order)).astype((stored or path.weight).numpy).reshape(-1)

@@ -194,6 +194,22 @@ def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, sp
             _finish_rolled(b, finish, spot, first, size)
 
 
+def finish_block(b: Builder, count: Expr, finish: Finish, spot: Spot, compute: Callable[[int, Expr], Rows]) -> None:
+    """Rows 0..count of any product, finished at `spot`: `compute(rows, first)` gives [rows][vectors] from a row on."""
+    tile = finish.tile
+    with each_tile(b, tile, count) as (first, size):
+        def body(rows: int) -> None:
+            total = compute(rows, first)
+            if finish.rolled is None:
+                _finish_registers(b, finish, spot, first, total)
+            else:
+                _keep(b, tile, finish.rolled, index(0), total)
+
+        by_rows(b, tile, size, body)
+        if finish.rolled is not None:
+            _finish_rolled(b, finish, spot, first, size)
+
+
 def _keep(b: Builder, tile: Tile, buffer: Buffer, first: Expr, values: Rows) -> None:
     for r, row in enumerate(values):
         for v, value in enumerate(row):

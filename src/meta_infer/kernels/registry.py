@@ -23,6 +23,7 @@ from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.global_pool import GLOBAL_POOL
 from meta_infer.kernels.grid_sample import AFFINE_GRID, GRID_SAMPLE
 from meta_infer.kernels.gru import GRU
@@ -76,6 +77,7 @@ KERNELS: tuple[Kernel, ...] = (
     COL2IM,
     GLOBAL_POOL,
     GEMM,
+    GEMM_INT8,
     MATMUL_BATCHED,
     SOFTMAX,
     LAYER_NORM,
