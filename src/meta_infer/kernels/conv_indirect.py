@@ -19,11 +19,11 @@ from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.shapes import bounds, product, usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
-from meta_infer.kernels.indirect_nest import IndirectConv, lower_indirect
 from meta_infer.kernels.conv_reach import Reach
 from meta_infer.kernels.conv_shape import extra_inputs
 from meta_infer.kernels.conv_taps import TapConv, flops_of, taps_of
 from meta_infer.kernels.conv_tile import simd_registers
+from meta_infer.kernels.indirect_nest import IndirectConv, lower_indirect
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32
 
@@ -207,7 +207,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     return lower_indirect(group, plan, layouts, "conv_transposed" if plan.taps.is_transposed else "conv_indirect")
 
 
-def _among(value: int, values: Iterable[int]) -> tuple[int, ...]:
+def among(value: int, values: Iterable[int]) -> tuple[int, ...]:
     """The values with the default among them, in order."""
     return tuple(sorted({value, *values}))
 
@@ -219,11 +219,11 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
     positions = [n for n in (6, 12, 24, 48, 96, 192, 384, 768, 1536) if n <= max(12, places)]
     splits = [n for n in (1, 2, 4, 8, 16) if n <= max(plan.all_units, default.splits)]
     passes = [n for n in (1, 2, 4, 8) if n == 1 or not plan.reach.is_mixed and n <= plan.reach.in_blocks]
-    return (Knob("vectors", _among(default.vectors, range(1, _MOST_VECTORS + 1))),
-            Knob("columns", _among(default.columns, (2, 3, 4, 6, 7, 8))),
-            Knob("positions", _among(default.positions, positions)),
-            Knob("splits", _among(default.splits, splits)),
-            Knob("passes", _among(default.passes, passes)),
+    return (Knob("vectors", among(default.vectors, range(1, _MOST_VECTORS + 1))),
+            Knob("columns", among(default.columns, (2, 3, 4, 6, 7, 8))),
+            Knob("positions", among(default.positions, positions)),
+            Knob("splits", among(default.splits, splits)),
+            Knob("passes", among(default.passes, passes)),
             Knob("source", ("patch",) if taps.has_border else ("patch", "place")))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from meta_infer.ir.builder import Builder
+from meta_infer.ir.builder import Builder, index
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr
 from meta_infer.ir.shapes import divisible
@@ -47,6 +47,23 @@ def fill_positions(b: Builder, table: PositionTable, rows: Expr, width: Expr, ro
 
 
 @dataclass(frozen=True)
+class Where:
+    """Where the positions of a tile are: `place(j)` is the row and column of number j within the chunk, `inside(j)`
+    whether there is such a position (None: there is)."""
+
+    place: Callable[[Expr], tuple[Expr, Expr]]
+    inside: Callable[[Expr], Expr | None]
+
+
+def numbered(b: Builder, table: PositionTable, first: Expr, count: Expr | None) -> Where:
+    """Positions `first`, `first` + 1, ... of a table; those below `count` exist (None: all)."""
+    def place(j: Expr) -> tuple[Expr, Expr]:
+        return b.let(b.load(table.row, first + j), "row"), b.let(b.load(table.column, first + j), "column")
+
+    return Where(place, lambda j: None if count is None else (first + j).lt(count))
+
+
+@dataclass(frozen=True)
 class Finish:
     """What follows the anchor, for tiles of `vectors` blocks at some positions of a chunk."""
 
@@ -55,7 +72,6 @@ class Finish:
     buffers: Mapping[str, Buffer]
     layouts: Mapping[str, Layout]
     block: int
-    table: PositionTable
     tile: Buffer | None                             # room for a tile, where epilogues call math functions
 
     def _ragged(self, axis: int) -> bool:
@@ -73,12 +89,11 @@ class Finish:
             yield
 
     def store(self, b: Builder, acc: Sequence[Sequence[Expr]], corner: Corner, firsts: Sequence[Expr],
-              out_block: Expr, first: Expr, count: Expr | None) -> None:
-        """Run the epilogue on a tile that begins at position `first`, and store it: positions below `count` only
-        (None: all are)."""
+              out_block: Expr, where: Where) -> None:
+        """Run the epilogue on a tile and store it; `where` says where its positions are."""
         if self.tile is None:
             for j in range(len(acc[0])):
-                with self._at(b, corner, firsts, first + j, count) as spatial:
+                with self._at(b, corner, firsts, where, index(j)) as spatial:
                     for v, row in enumerate(acc):
                         self._point(b, row[j], (corner.n, b.let((out_block + v) * self.block, "oc"), *spatial))
             return
@@ -87,21 +102,21 @@ class Finish:
             for j, value in enumerate(row):
                 b.store(self.tile, (v * columns + j) * self.block, value)
         with b.loop(0, columns, name="j") as column:
-            with (self._at(b, corner, firsts, first + column, count) as spatial,
+            with (self._at(b, corner, firsts, where, column) as spatial,
                   b.loop(0, vectors, name="v") as vector):
                 result = b.let(b.load(self.tile, (vector * columns + column) * self.block, self.block), "r")
                 self._point(b, result, (corner.n, b.let((out_block + vector) * self.block, "oc"), *spatial))
 
     @contextmanager
-    def _at(self, b: Builder, corner: Corner, firsts: Sequence[Expr], position: Expr,
-            count: Expr | None) -> Iterator[tuple[Expr, ...]]:
-        """The output's spatial coordinates of a position, where there is such an output."""
+    def _at(self, b: Builder, corner: Corner, firsts: Sequence[Expr], where: Where,
+            j: Expr) -> Iterator[tuple[Expr, ...]]:
+        """The output's spatial coordinates of a tile's position number `j`, where there is such an output."""
         taps = self.taps
         with ExitStack() as stack:
-            if count is not None:
-                stack.enter_context(b.when(position.lt(count)))
-            row = b.let(b.load(self.table.row, position), "row")
-            column = b.let(b.load(self.table.column, position), "column")
+            inside = where.inside(j)
+            if inside is not None:
+                stack.enter_context(b.when(inside))
+            row, column = where.place(j)
             q = (*corner.lead, corner.row + row, corner.column + column)
             spatial = [b.let(at * step + first, "out")
                        for at, step, first in zip(q, taps.out_step, firsts, strict=True)]
@@ -120,7 +135,7 @@ class Finish:
 
 
 def make_finish(b: Builder, group: Group, taps: TapConv, buffers: Mapping[str, Buffer], layouts: Mapping[str, Layout],
-                block: int, table: PositionTable, accumulators: int) -> Finish:
+                block: int, accumulators: int) -> Finish:
     """A Finish with the room it needs; `accumulators` are those of the largest tile."""
     tile = b.stack("tile", FLOAT32, accumulators * block) if uses_math(group) else None
-    return Finish(group, taps, buffers, layouts, block, table, tile)
+    return Finish(group, taps, buffers, layouts, block, tile)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import prod
 
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, const
@@ -26,20 +27,26 @@ class TapList:
     starts: Buffer
 
 
-def tap_list(b: Builder, taps: TapConv) -> TapList:
-    """Room for all taps."""
-    return TapList(b.scratch("tap_place", INT64, taps.taps), b.scratch("tap_number", INT64, taps.taps),
-                   b.scratch("phase_starts", INT64, taps.phase_count + 1))
+def list_sizes(taps: TapConv, axes: int) -> tuple[int, int]:
+    """Taps and phases of the first `axes` axes."""
+    return prod(taps.kernel[:axes]), prod(taps.out_step[:axes])
+
+
+def tap_list(b: Builder, taps: TapConv, axes: int) -> TapList:
+    """Room for all taps of the first `axes` axes."""
+    count, phases = list_sizes(taps, axes)
+    return TapList(b.scratch("tap_place", INT64, count), b.scratch("tap_number", INT64, count),
+                   b.scratch("phase_starts", INT64, phases + 1))
 
 
 @contextmanager
-def each_phase(b: Builder, taps: TapConv) -> Iterator[tuple[Expr, tuple[Expr, ...]]]:
-    """A loop over the phases: (its number, the first output it makes on every axis)."""
+def each_phase(b: Builder, taps: TapConv, axes: int) -> Iterator[tuple[Expr, tuple[Expr, ...]]]:
+    """A loop over the phases of the first `axes` axes: (its number, the first output it makes on each of them)."""
     with ExitStack() as stack:
         firsts = [const(0) if step == 1 else stack.enter_context(b.loop(0, step, name="phase"))
-                  for step in taps.out_step]
+                  for step in taps.out_step[:axes]]
         number = const(0)
-        for step, first in zip(taps.out_step, firsts, strict=True):
+        for step, first in zip(taps.out_step, firsts, strict=False):
             number = number * step + first
         yield b.let(number, "phase"), tuple(firsts)
 
@@ -58,19 +65,20 @@ def _axis_tap(b: Builder, taps: TapConv, axis: int, first: Expr, k: Expr) -> tup
 
 def list_taps(b: Builder, spread: Spread, found: TapList, corner: Corner, counts: Sequence[Expr],
               steps: Sequence[Expr | int]) -> None:
-    """Fill the list for a chunk of `counts` rows and columns; `steps` are elements from one place to the next.
+    """Fill the list for a chunk of `counts` rows and columns; `steps` are elements from one place to the next, for
+    each of the axes that are listed.
 
     Places are counted from the least one of their axis, on leading axes from slot to slot.
     """
-    taps, rank = spread.taps, len(spread.taps.kernel)
+    taps, rank, axes = spread.taps, len(spread.taps.kernel), len(steps)
     count = b.var(const(0), "count")
     q = (*corner.lead, corner.row, corner.column)
     sizes = (*(const(1) for _ in corner.lead), *counts)
-    with each_phase(b, taps) as (phase, firsts):
+    with each_phase(b, taps, axes) as (phase, firsts):
         b.store(found.starts, phase, count)
         with ExitStack() as stack:
             number, place = const(0), const(0)
-            for axis in range(rank):
+            for axis in range(axes):
                 k = const(0)
                 if taps.kernel[axis] > 1:
                     k = stack.enter_context(b.loop(0, taps.kernel[axis], name="k"))
@@ -89,4 +97,4 @@ def list_taps(b: Builder, spread: Spread, found: TapList, corner: Corner, counts
             b.store(found.place, count, place)
             b.store(found.number, count, number)
             b.assign(count, count + 1)
-    b.store(found.starts, taps.phase_count, count)
+    b.store(found.starts, list_sizes(taps, axes)[1], count)

@@ -27,7 +27,14 @@ from meta_infer.ir.loop import Buffer, Expr, const, mad, minimum, splat
 from meta_infer.ir.shapes import ceildiv, divisible, product
 from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.conv_patch import Corner, Spread, fill_patch
-from meta_infer.kernels.conv_positions import Finish, PositionTable, fill_positions, make_finish, position_table
+from meta_infer.kernels.conv_positions import (
+    Finish,
+    PositionTable,
+    fill_positions,
+    make_finish,
+    numbered,
+    position_table,
+)
 from meta_infer.kernels.conv_reach import Reach
 from meta_infer.kernels.conv_shape import extra_inputs, pack_bias
 from meta_infer.kernels.conv_tap_list import TapList, each_phase, list_taps, tap_list
@@ -169,7 +176,8 @@ class _Nest:
         in_first = b.let(part * reach.in_blocks + first - self.source.first_block, "in_first")
         out_block = b.let(part * reach.out_blocks + within, "ob")
         weights = b.let(out_block * reach.block_weights, "w_tile")
-        with each_phase(b, self.plan.taps) as (phase, firsts), self.finish.inside(b, self.corner, firsts):
+        axes = len(self.plan.taps.kernel)
+        with each_phase(b, self.plan.taps, axes) as (phase, firsts), self.finish.inside(b, self.corner, firsts):
             tile = _Tile(run.vectors, out_block, firsts, in_first, weights,
                          b.let(b.load(self.taps.starts, phase), "tap_first"),
                          b.let(b.load(self.taps.starts, phase + 1), "tap_last"))
@@ -213,11 +221,12 @@ class _Nest:
                              lambda v, j: b.load(kept, ((p + j) * tile.vectors + v) * block, block))
         places = [b.let(self.source.base + b.load(self.table.place, p + j), "place") for j in range(columns)]
         self._accumulate(tile, acc, places, start, stop)
+        where = numbered(b, self.table, p, count)
         if kept is None:
-            self.finish.store(b, acc, self.corner, tile.firsts, tile.out_block, p, count)
+            self.finish.store(b, acc, self.corner, tile.firsts, tile.out_block, where)
             return
         with b.when(index(stop).eq(self.plan.reach.in_blocks)):
-            self.finish.store(b, acc, self.corner, tile.firsts, tile.out_block, p, count)
+            self.finish.store(b, acc, self.corner, tile.firsts, tile.out_block, where)
         with b.otherwise():
             for v, row in enumerate(acc):
                 for j, value in enumerate(row):
@@ -274,9 +283,9 @@ def lower_indirect(group: Group, plan: IndirectConv, layouts: Mapping[str, Layou
     buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
     patch = None if plan.in_place else b.scratch("patch", FLOAT32, plan.patch_elements)
     kept = b.scratch("kept", FLOAT32, plan.kept_elements) if plan.passes else None
-    table, found = position_table(b, plan.positions), tap_list(b, taps)
+    table, found = position_table(b, plan.positions), tap_list(b, taps, len(taps.kernel))
     most = max(run.vectors for run in plan.runs)
-    finish = make_finish(b, group, taps, buffers, layouts, reach.block, table, most * plan.columns)
+    finish = make_finish(b, group, taps, buffers, layouts, reach.block, most * plan.columns)
     *lead_q, height_q, width_q = taps.q_spatial
     strips, row_groups = ceildiv(width_q, plan.width), ceildiv(height_q, plan.rows)
     unit_groups = -(-plan.all_units // plan.units)
@@ -297,7 +306,7 @@ def lower_indirect(group: Group, plan: IndirectConv, layouts: Mapping[str, Layou
         source = _place_input(b, plan, x, patch, corner, (rows, width), units, table, found)
         nest = _Nest(b, plan, w, bias, kept, found, table, finish, source, corner, b.let(rows * width, "positions"))
         parts = (const(0), const(1)) if reach.parts == 1 else units
-        with b.loop(*parts, name="part") as part:
+        with b.loop(*parts, name="part", apart=True) as part:
             for run in plan.runs:
                 bounds = (const(0), const(run.count)) if reach.parts > 1 else tiles_in(run, *units)
                 with b.loop(*bounds, name="tile") as number:

@@ -13,6 +13,7 @@ from meta_infer.kernels.conv_first import CONV_FIRST
 from meta_infer.kernels.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv_indirect import CONV_INDIRECT
 from meta_infer.kernels.conv_int8 import CONV_INT8
+from meta_infer.kernels.conv_lanes import CONV_LANES
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
@@ -65,6 +66,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_WINOGRAD,
     CONV_TRANSPOSE,
     CONV_INT8,
+    CONV_LANES,
     CONV_INDIRECT,
     CONV_GENERIC,
     POOL,
