@@ -9,7 +9,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Attr, Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, blocked
-from meta_infer.support.dtypes import FLOAT32
+from meta_infer.support.dtypes import FLOAT32, INT8, INT32, UINT8, DType
 
 Shape = tuple[int, ...]
 
@@ -54,6 +54,11 @@ PRODUCTS = (
 )
 # (batch, rows, depth, columns) of products of two activations: attention of the same models.
 BATCHED = ((4, 128, 64, 128), (4, 128, 128, 64), (3, 197, 64, 197), (3, 197, 197, 64), (12, 128, 32, 128))
+# (heads, steps, size of a head): attention of the same models.
+ATTENTIONS = ((4, 128, 64), (3, 197, 64), (12, 128, 32))
+# As CONVOLUTIONS and PRODUCTS, of 8-bit integers.
+INT8_CONVOLUTIONS = ((64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 256, 3, 1), (256, 14, 1024, 1, 1))
+INT8_PRODUCTS = ((128, 256, 1024), (128, 1024, 256))
 SOFTMAXES = ((4, 128, 128), (3, 197, 197), (12, 128, 128), (1, 1000))
 NORMS = ((1, 128, 256), (1, 197, 192), (1, 56, 56, 40))
 MAPS = ((1, 64, 56, 56), (1, 960, 7, 7))
@@ -61,15 +66,15 @@ ROWS = ((1, 128, 1024), (1, 197, 768))
 
 
 def group_of(op: str, shapes: Mapping[str, Shape], attrs: Mapping[str, Attr], constants: Iterable[str] | None = None,
-             after: Sequence[tuple[str, Mapping[str, Attr]]] = ()) -> Group:
+             after: Sequence[tuple[str, Mapping[str, Attr]]] = (), types: Mapping[str, DType] | None = None) -> Group:
     """A group of one node whose last shape is its output's, with unary ops or an addition of `r` after it.
 
-    `constants` are inputs known at build: all but the first where not given.
+    `constants` are inputs known at build: all but the first where not given. `types` are those that are not float32.
     """
-    values = {name: Value(name, FLOAT32, shape) for name, shape in shapes.items()}
+    values = {name: Value(name, (types or {}).get(name, FLOAT32), shape) for name, shape in shapes.items()}
     *inputs, output = values
     named = inputs[1:] if constants is None else tuple(constants)
-    known = {n: np.random.default_rng(1).standard_normal(shapes[n]).astype(np.float32) for n in named}
+    known = {name: _numbers(values[name]) for name in named}
     nodes, last = [], output
     for i, (step, step_attrs) in enumerate(after):
         made = f"{output}{i}"
@@ -81,6 +86,13 @@ def group_of(op: str, shapes: Mapping[str, Shape], attrs: Mapping[str, Attr], co
         last = made
     anchor = Node(op, tuple(name for name in inputs if name != "r"), (output,), dict(attrs))
     return Group(anchor, tuple(inputs), (last,), values, known, (), tuple(nodes))
+
+
+def _numbers(value: Value) -> np.ndarray:
+    rng, shape = np.random.default_rng(1), [int(str(dim)) for dim in value.shape]
+    if value.dtype.is_float:
+        return rng.standard_normal(shape).astype(value.dtype.numpy)
+    return rng.integers(-100, 100, shape).astype(value.dtype.numpy)
 
 
 def conv_group(channels: int, size: int, out: int, k: int, stride: int, groups: int,
@@ -133,6 +145,26 @@ def _products() -> Iterator[Case]:
         yield Case("batched", f"{batch} of {rows} x {depth} x {columns}", group_of("MatMul", shapes3, {}, ()))
 
 
+def _attentions() -> Iterator[Case]:
+    for heads, steps, size in ATTENTIONS:
+        shapes = {name: (1, steps, heads, size) for name in ("q", "k", "v", "y")}
+        attrs: dict[str, Attr] = {"scale": size ** -0.5, **{f"{name}_order": "bshd" for name in "qkvy"}}
+        yield Case("attention", f"{heads} heads of {steps} x {size}", group_of("Attention", shapes, attrs, ()))
+
+
+def _integers() -> Iterator[Case]:
+    types = {"x": UINT8, "w": INT8, "y": INT32}
+    for channels, size, out, k, stride in INT8_CONVOLUTIONS:
+        attrs: dict[str, Attr] = {"kernel_shape": (k, k), "strides": (stride, stride), "pads": (k // 2,) * 4,
+                                  "dilations": (1, 1), "group": 1}
+        shapes = {"x": (1, channels, size, size), "w": (out, channels, k, k), "y": (1, out, size, size)}
+        yield Case("int8", f"{channels}x{size}x{size} -> {out} k{k} s{stride}",
+                   group_of("ConvInteger", shapes, attrs, types=types))
+    for rows, depth, columns in INT8_PRODUCTS:
+        shapes2 = {"x": (rows, depth), "w": (depth, columns), "y": (rows, columns)}
+        yield Case("int8", f"{rows} x {depth} x {columns}", group_of("MatMulInteger", shapes2, {}, types=types))
+
+
 def _rows() -> Iterator[Case]:
     for shape in SOFTMAXES:
         text = "x".join(map(str, shape))
@@ -171,4 +203,5 @@ def _reorders(block: int) -> Iterator[Case]:
 
 def all_cases(block: int) -> tuple[Case, ...]:
     """Every case; layouts are blocked by `block` lanes."""
-    return (*_convolutions(), *_pools(), *_products(), *_rows(), *_elementwise(), *_reorders(block))
+    return (*_convolutions(), *_pools(), *_products(), *_attentions(), *_integers(), *_rows(), *_elementwise(),
+            *_reorders(block))

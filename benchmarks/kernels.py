@@ -83,7 +83,8 @@ class Contender:
 def lowered(case: Case, kernel: Kernel, variant: Variant, profile: Profile) -> Contender:
     group = case.group
     layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
-    name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{variant.name}"
+    own = variant.name.removeprefix(kernel.name.partition("_")[2]).strip("_")      # 'winograd_f2' of conv_winograd
+    name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{own}"
     lowering = kernel.lower(group, variant, layouts, profile)
     return Contender(name, variant.knobs, lowered_group(name, group, lowering, layouts, case.sizes))
 

@@ -85,6 +85,12 @@ def test_other_operations_take_the_place_of_a_multiply_add() -> None:
     assert fused - plain == 2 * 64
 
 
+def test_four_bytes_take_the_place_of_a_float() -> None:
+    floats, integers = (algorithms(group(op, {"a": (8, 16), "b": (16, 4), "y": (8, 4)}, {}), {}, 0.0)[0]
+                        for op in ("MatMul", "MatMulInteger"))
+    assert integers.name == floats.name == "gemm" and 4 * integers.flops == floats.flops == 2 * 8 * 16 * 4
+
+
 def test_traffic_counts_every_tensor_once() -> None:
     found = traffic(conv(4, 10, 6, (3, 3)), {})
     assert found.weights == 4 * 6 * 4 * 9 and found.activations == 4 * (400 + 6 * 64)
@@ -100,9 +106,10 @@ def test_the_slowest_roof_is_the_floor() -> None:
     assert fast.bound == "peak" and fast.seconds == 2 * 64 * 256 * 64 / 100e9
     one_row = floor(group("MatMul", {"a": (1, 256), "b": (256, 64), "y": (1, 64)}, {}, ("b",)), {}, rates)
     assert one_row.bound == "memory" and one_row.work == 4 * 256 * 64 and one_row.seconds == 4 * 256 * 64 / 10e9
-    for size, level in ((100, "L1"), (10000, "L2"), (1000000, "memory")):
+    for size, level, before in ((100, "L1", 0), (10000, "L2", 1e4), (1000000, "memory", 1e6)):
         relu = floor(group("Relu", {"x": (size,), "y": (size,)}, {}), {}, MachineRates(1e15, LEVELS))
-        assert relu.bound == level and relu.work == 8 * size
+        assert relu.bound == level and relu.work == 8 * size - before
+        assert relu.seconds == pytest.approx(relu.work / {"L1": 100e9, "L2": 50e9, "memory": 10e9}[level])
 
 
 def test_weights_that_stay_in_a_cache() -> None:
@@ -110,7 +117,8 @@ def test_weights_that_stay_in_a_cache() -> None:
     rates, weights, moved = MachineRates(1e15, LEVELS), 4 * 256 * 64, 4 * (256 + 64)
     found = [floor(case, {}, rates, between) for between in (math.inf, 5e5, 1e3)]
     assert [f.bound for f in found] == ["memory", "L2", "L1"]
-    assert found[0].seconds == weights / 10e9 and found[1].seconds == weights / 50e9
+    assert found[0].seconds == weights / 10e9, "of endlessly many bytes nothing stays"
+    assert found[1].seconds == pytest.approx(weights * (1 - 1e4 / 5e5) / 50e9), "a share of all stays in L1"
     assert found[2].seconds == (weights + moved) / 100e9, "activations come from there too"
 
 

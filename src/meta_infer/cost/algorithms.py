@@ -2,12 +2,13 @@
 
     Conv, 1x1            gemm
     Conv, others         direct; a 3x3 of stride 1 also winograd F(2,3), F(4,3); 1x3 and 3x1 the same along one axis
-    MatMul, Gemm         gemm
+    MatMul, Gemm         gemm, as are products of integers
     all else             once: every element as its op says
 
-Operations are counted in floating-point operations at the chip's peak: a multiply-add is two, and any other operation
-takes the place of a multiply-add, so it is two as well. An implicit GEMM multiplies as often as a direct convolution,
-and one with a matrix of columns moves more besides, so neither has an entry of its own.
+Operations are counted in float32 operations at the chip's peak: a multiply-add is two, and any other operation takes
+the place of a multiply-add, so it is two as well; of 8-bit integers four are multiplied and added where one float32 is,
+at best. An implicit GEMM multiplies as often as a direct convolution, and one with a matrix of columns moves more
+besides, so neither has an entry of its own.
 
 Winograd F(m,r): m outputs of an r-tap filter by m+r-1 multiplications (Winograd, Arithmetic complexity of
 computations, 1980; Lavin, Gray, Fast algorithms for convolutional neural networks, CVPR 2016). Its weights are
@@ -28,8 +29,9 @@ from meta_infer.ir.shapes import Dim, evaluate, symbols_of, usual_upper
 from meta_infer.ops.attrs import dims_of, int_of, ints_of
 
 # Ops whose declared operations are (nearly) all multiply-adds.
-MULTIPLYING = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "ConvInteger",
-                         "MatMulInteger", "MatMulNBits", "DeformColumns", "LinearAttention"})
+MULTIPLYING = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "LSTM", "GRU", "RNN", "MatMulNBits",
+                         "DeformColumns", "LinearAttention", "Attention"})
+INTEGER = frozenset({"ConvInteger", "MatMulInteger"})
 
 # Instructions of the one-dimensional transforms of a tile, sums that two outputs share computed once:
 # m -> (input of m+2 elements, output of m elements).
@@ -53,11 +55,13 @@ def size_of(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 
 def operations(node: Node, group: Group, sizes: Mapping[str, int]) -> float:
-    """Floating-point operations at the chip's peak of one node, by the plain way to compute it.
+    """Float32 operations at the chip's peak of one node, by the plain way to compute it.
 
     Taps of a convolution that meet padding are no work.
     """
     flops = size_of(node_flops(node, group), sizes)
+    if node.op in INTEGER:
+        return flops / 4
     if node.op == "Conv":
         return flops * _share_inside(node, group, sizes)
     return flops if node.op in MULTIPLYING else 2.0 * flops
@@ -83,10 +87,10 @@ def algorithms(group: Group, sizes: Mapping[str, int], weight_bytes: float) -> t
     anchor = group.anchor
     around = sum(operations(node, group, sizes) for node in (*group.prologue, *group.epilogue))
     plain = operations(anchor, group, sizes)
-    if anchor.op == "Conv":
+    if anchor.op in ("Conv", "ConvInteger"):
         name = "gemm" if prod(ints_of(anchor.attrs, "kernel_shape")) == 1 else "direct"
     else:
-        name = "gemm" if anchor.op in ("MatMul", "Gemm") else "once"
+        name = "gemm" if anchor.op in ("MatMul", "Gemm", "MatMulInteger") else "once"
     found = [Algorithm(name, plain + around, weight_bytes)]
     axes = _winograd_axes(anchor)
     for m in _TRANSFORMS if axes else ():

@@ -3,10 +3,11 @@
     floor = min over algorithms of max(operations / peak, max over levels of bytes that cross the level / its rate)
 
 Williams, Waterman, Patterson: Roofline (CACM 52, 2009); Ilic, Pratas, Sousa: Cache-aware roofline model (IEEE CAL
-2014). Weights come once per run from the nearest level that holds what lies between two of their uses: main memory
-unless all weights of a network fit into a cache. Activations come from, and go to, the nearest level that holds all of
-the group's together. What comes from a level crosses all nearer ones too. Peak and rates are those that probes reached
-on this machine just now, so nothing here is a figure of a data sheet.
+2014). Every byte crosses the nearest level. A farther one is crossed by what cannot have stayed in the level before it
+since it was touched last: of the activations of a group all but as much as that level holds, of weights the same share
+as of all that is touched between two of their uses, so all of them unless a network's weights fit into a cache. That is
+what the best possible replacement keeps; a cache does worse. Peak and rates are those that probes reached on this
+machine just now, so nothing here is a figure of a data sheet.
 """
 
 from __future__ import annotations
@@ -93,9 +94,10 @@ def _share_read(group: Group) -> float:
     return prod(min(1.0, k / s) for k, s in zip(kernel, strides, strict=True))
 
 
-def _home(levels: Sequence[MemoryRate], count: float) -> int:
-    """The nearest level that holds `count` bytes."""
-    return next((i for i, level in enumerate(levels) if count <= level.bytes), len(levels) - 1)
+def _share_beyond(levels: Sequence[MemoryRate], touched: float) -> list[float]:
+    """For each level the share of `touched` bytes that has to come through it: what the level before cannot hold."""
+    held = [0.0, *(level.bytes for level in levels[:-1])]
+    return [1.0 - min(1.0, near / touched) if touched else 0.0 for near in held]
 
 
 def bounds(group: Group, sizes: Mapping[str, int], rates: MachineRates, between: float = math.inf) -> tuple[Floor, ...]:
@@ -104,13 +106,15 @@ def bounds(group: Group, sizes: Mapping[str, int], rates: MachineRates, between:
     `between` is the bytes that are touched from one use of the weights to the next: all weights of a network that
     runs again and again.
     """
-    moved, levels = traffic(group, sizes), rates.levels
-    weights_home, home = _home(levels, between), _home(levels, moved.activations)
+    moved = traffic(group, sizes)
+    shares = zip(rates.levels, _share_beyond(rates.levels, moved.activations), _share_beyond(rates.levels, between),
+                 strict=True)
+    crossing = [(level, part * moved.activations, weights_part) for level, part, weights_part in shares]
     found = []
     for way in algorithms(group, sizes, moved.weights):
         roofs = [(way.flops / rates.peak, "peak", way.flops)]
-        for i, level in enumerate(levels):
-            count = (way.weight_bytes if i <= weights_home else 0.0) + (moved.activations if i <= home else 0.0)
+        for level, count, weights_part in crossing:
+            count += way.weight_bytes * weights_part
             roofs.append((count / level.rate, level.name, count))
         seconds, bound, work = max(roofs)
         found.append(Floor(seconds, way.name, bound, work))
