@@ -252,6 +252,7 @@ def loop_funcs(draw: Callable[..., object], statements: int = 5) -> LoopFunc:
         writer.store()
         if isinstance(tmp.size, Const):
             b.prefetch(tmp, 0)
+            b.fence()
     return b.finish()[0]
 
 

@@ -69,6 +69,7 @@ def test_odd_constants_and_nesting() -> None:
             pass
         with b.otherwise():
             b.prefetch(y, 0)
+            b.fence()
     func = b.finish()[0]
     assert parse_func(print_func(func)) == func
 
