@@ -46,11 +46,21 @@ def _products(rng: np.random.Generator) -> Iterator[Case]:
                      {"alpha": 0.5, "beta": 2.0, "transA": 0, "transB": 1}, constants=("w",), epilogue=[Step("Relu")])
 
 
+def _attention(rng: np.random.Generator) -> Iterator[Case]:
+    for sizes, mask, attrs in (((2, 4, 2, 21, 70, 7, 9), random(rng, 21, 70), {"q_order": "bshd", "causal": True}),
+                               ((1, 2, 2, 9, 5, 16, 8), rng.random((1, 1, 1, 5)) < 0.7, {"k_order": "bhds"})):
+        batch, heads, kv_heads, queries, keys, size, width = sizes
+        q = random(rng, *((batch, queries, heads, size) if "q_order" in attrs else (batch, heads, queries, size)))
+        k = random(rng, *((batch, kv_heads, size, keys) if "k_order" in attrs else (batch, kv_heads, keys, size)))
+        inputs = {"q": q, "k": k, "v": random(rng, batch, kv_heads, keys, width), "mask": mask}
+        yield make_group("Attention", inputs, {"scale": 0.4, "empty": "zero", **attrs})
+
+
 @pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64", "riscv64"])
 def test_all_corners(isa: str, full: bool) -> None:
     need_emulator(isa)
     rng, profile = np.random.default_rng(5), make_profile(isa)
-    cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng)]
+    cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng), *_attention(rng)]
     chosen: list[tuple[Case, Kernel]] = [(case, kernel) for case in cases
                                          for kernel in kernels_for(case.group.anchor.op)]
     assert check_emulated(chosen, profile) >= len(cases), "every case has a variant"

@@ -11,14 +11,14 @@
     %o: float32[B, 4, S, 8] = MatMul(%p, %vt)
     %y: float32[B, S, 4, 8] = Transpose(%o) {perm = (0, 2, 1, 3)}
 
-The scale may be a factor of the scores, of the queries or of the keys, or several. The mask may be added, or hide
-scores behind minus infinity (Where). Products of three dims are attention of one head. Heads may be cut out of one
-tensor (attention_operands.py). What lies between the products has no other reader.
+The scale may be a factor of the scores, of the queries or of the keys, or several. Masks may be added, or put minus
+infinity or the lowest number in the place of scores (Where). Products of three dims are attention of one head. Heads
+may be cut out of one tensor (attention_operands.py). What lies between the products has no other reader.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -34,15 +34,27 @@ def raise_attention(graph: Graph) -> Graph:
     return apply_rule(graph, _raise)
 
 
-@dataclass
+LOWEST = -1e30
+"""A number that swallows any score added to it, so that adding it is as good as putting it in the score's place."""
+
+
+@dataclass(frozen=True)
+class _Mask:
+    """Numbers to add, or with `fill` bools: where they are true (false, with `keeps`) a score becomes `fill`."""
+
+    name: str
+    fill: float | None = None
+    keeps: bool = True
+
+
+@dataclass(frozen=True)
 class _Scores:
-    """What the softmax is of: scale * product + mask."""
+    """What the softmax is of: scale * product, with the masks nearest to it first, and the nodes from it on."""
 
     product: Node
     scale: float
-    mask: str = ""
-    hides: bool = False                                   # the mask is true where a key is hidden
-    nodes: list[Node] = field(default_factory=list)
+    masks: tuple[_Mask, ...]
+    nodes: tuple[Node, ...]
 
 
 def _raise(edit: Edit, node: Node) -> bool:
@@ -67,49 +79,53 @@ def _raise(edit: Edit, node: Node) -> bool:
         origins = [*_taken(edit, part), *origins]
     attrs: dict[str, Attr] = {"scale": scores.scale * q.scale * k.scale}
     inputs = [_placed(edit, part, name, attrs) for part, name in zip((q, k, v), "qkv", strict=True)]
-    if scores.mask:
-        inputs.append(_mask(edit, scores, rank, origins))
+    if scores.masks:
+        inputs.append(_one_mask(edit, scores.masks, rank, origins))
     _emit(edit, node, tuple(inputs), attrs, origins)
     return True
 
 
 def _scores(edit: Edit, name: str) -> _Scores | None:
-    """Follow `name` back to a product through one mask and then factors; None when it is something else."""
-    mask, hides, nodes, scale = "", False, list[Node](), 1.0
+    """Follow `name` back to a product through masks and then factors; None when it is something else."""
+    masks, nodes, scale = list[_Mask](), list[Node](), 1.0
     while (node := edit.made_by(name)) is not None:
+        nodes.insert(0, node)
         if node.op == "MatMul":
-            return _Scores(node, scale, mask, hides, [node, *nodes])
-        found = None if mask or scale != 1.0 else _mask_of(edit, node)
+            return _Scores(node, scale, tuple(masks), tuple(nodes))
+        found = _mask_of(edit, node) if scale == 1.0 else None
+        factor = scaled_by(edit, node)
         if found is not None:
-            name, mask, hides = found
-        elif (factor := scaled_by(edit, node)) is not None:
+            name = found[0]
+            masks.insert(0, found[1])
+        elif factor is not None:
             name, scale = factor[0], scale * factor[1]
         else:
             return None
-        nodes.insert(0, node)
     return None
 
 
-def _mask_of(edit: Edit, node: Node) -> tuple[str, str, bool] | None:
-    """(scores, mask, whether it is true where a key is hidden) when `node` masks scores."""
+def _mask_of(edit: Edit, node: Node) -> tuple[str, _Mask] | None:
+    """(scores, mask) when `node` masks scores."""
     if node.op == "Add":
         for x, other in (node.inputs, node.inputs[::-1]):
             if keeps_shape(edit, x, node) and edit.constant(x) is None and _leads_to_product(edit, x):
-                return x, other, False
+                return x, _Mask(other)
     if node.op == "Where":
-        for x, fill, hides in ((node.inputs[1], node.inputs[2], False), (node.inputs[2], node.inputs[1], True)):
-            if edit.uniform(fill) == -np.inf and keeps_shape(edit, x, node):
-                return x, node.inputs[0], hides
+        condition, *sides = node.inputs
+        for x, other, keeps in ((*sides, True), (*sides[::-1], False)):
+            fill = edit.uniform(other)
+            if fill is not None and fill <= LOWEST and keeps_shape(edit, x, node):
+                return x, _Mask(condition, fill, keeps)
     return None
 
 
 def _leads_to_product(edit: Edit, name: str) -> bool:
-    """Whether `name` is a product times numbers: of two terms, which are the scores."""
+    """Whether `name` is a product, with numbers and masks: of two terms, which are the scores."""
     while (node := edit.made_by(name)) is not None and node.op != "MatMul":
-        factor = scaled_by(edit, node)
-        if factor is None:
+        found = scaled_by(edit, node) or _mask_of(edit, node)
+        if found is None:
             return False
-        name = factor[0]
+        name = found[0]
     return node is not None
 
 
@@ -147,11 +163,30 @@ def _placed(edit: Edit, part: Operand, name: str, attrs: dict[str, Attr]) -> str
     return edit.emit("Reshape", (part.source,), {"shape": part.shape}, hint=f"{part.source}_heads")
 
 
-def _mask(edit: Edit, scores: _Scores, rank: int, origins: list[Node]) -> str:
-    mask, shape = scores.mask, edit.value(scores.mask).shape
+def _one_mask(edit: Edit, masks: tuple[_Mask, ...], rank: int, origins: list[Node]) -> str:
+    """All masks as one operand, bools or numbers, of four dims where its own three count the batch."""
+    first = masks[0]
+    if len(masks) == 1 and first.fill == -np.inf:
+        mask = first.name if first.keeps else edit.emit("Not", (first.name,), origins=origins)
+    else:
+        terms = [_term(edit, one, origins) for one in masks]
+        mask = terms[0]
+        for term in terms[1:]:
+            mask = edit.emit("Add", (mask, term), origins=origins)
+    shape = edit.value(mask).shape
     if rank == 3 and len(shape) == 3:
         mask = edit.emit("Reshape", (mask,), {"shape": (shape[0], 1, *shape[1:])}, origins=origins)
-    return edit.emit("Not", (mask,), origins=origins) if scores.hides else mask
+    return mask
+
+
+def _term(edit: Edit, mask: _Mask, origins: list[Node]) -> str:
+    """A mask as numbers to add."""
+    if mask.fill is None:
+        return mask.name
+    dtype = edit.value(origins[-1].outputs[0]).dtype.numpy
+    zero, fill = (edit.add_constant(np.array(number, dtype), "term") for number in (0.0, mask.fill))
+    sides = (zero, fill) if mask.keeps else (fill, zero)
+    return edit.emit("Where", (mask.name, *sides), origins=origins)
 
 
 def _emit(edit: Edit, node: Node, inputs: tuple[str, ...], attrs: dict[str, Attr], origins: list[Node]) -> None:
