@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Symbol
+from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
@@ -65,3 +67,45 @@ def test_constant_left_hand_side() -> None:
 def test_interpreter_agrees() -> None:
     case = make_group("MatMul", {"a": _random(2, 3, 4), "b": _random(4, 19)})
     assert check_case(case, MATMUL_BATCHED, engines=("c", "interpret")) == 1
+
+
+@pytest.mark.parametrize("profile", [PROFILE, NARROW], ids=lambda p: f"{p.simd_bits}")
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 8])
+def test_few_rows_in_place(rows: int, profile: Profile) -> None:
+    """Static row counts have code of their own, for both ways the right-hand side may lie; ragged K and N."""
+    for k, n in ((37, 75), (8, 3)):
+        a, w = _random(rows, k), _random(k, n, seed=1)
+        for swapped in (0, 1):
+            case = make_group("Gemm", {"a": a, "w": w.T.copy() if swapped else w, "c": _random(n, seed=2)},
+                              {"alpha": 0.5, "beta": 2.0, "transA": 0, "transB": swapped},
+                              epilogue=[Step("Sigmoid" if rows % 2 else "Relu")])
+            assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5, profile=profile) == 1
+
+
+def test_one_function_for_few_rows_and_many() -> None:
+    m, n = Symbol("m", 0, 200).dim, Symbol("n", 0, 200).dim
+    for rows, columns in ((0, 5), (1, 1), (1, 77), (3, 24), (8, 33), (9, 50), (140, 61), (4, 0)):
+        case = make_group("MatMul", {"a": _random(2, rows, 19), "b": _random(2, 19, columns, seed=1)},
+                          shapes={"a": (2, m, 19), "b": (2, 19, n)})
+        (variant,) = MATMUL_BATCHED.variants(case.group, PROFILE)
+        layouts = layouts_of(variant, case.group)
+        got = run_group(case.group, MATMUL_BATCHED, variant, layouts, case.arrays, seed=rows)
+        np.testing.assert_allclose(got["out"], reference(case)["out"], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("shape, swapped, profile", [((13, 37, 67), 0, PROFILE), ((6, 9, 20), 1, NARROW)])
+def test_knob_corners(shape: tuple[int, int, int], swapped: int, profile: Profile) -> None:
+    m, k, n = shape
+    w = _random(k, n, seed=1)
+    case = make_group("Gemm", {"a": _random(m, k), "w": w.T.copy() if swapped else w},
+                      {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": swapped},
+                      epilogue=[Step("Tanh"), Step("Add", {"r": _random(m, n)})])
+    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5, profile=profile, all_corners=True) >= 6
+
+
+def test_what_is_refused() -> None:
+    case = make_group("MatMul", {"a": _random(40, 7), "b": _random(7, 16)})
+    (variant,) = MATMUL_BATCHED.variants(case.group, PROFILE)
+    for values, reason in (({"tile": "12x2"}, "registers"), ({"tile": "4x3"}, "shape"), ({"block_rows": 256}, "shape")):
+        found = MATMUL_BATCHED.tune(case.group, variant, values, PROFILE)
+        assert isinstance(found, Refusal) and found.reason == reason

@@ -21,7 +21,7 @@ from meta_infer.ir.shapes import product
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
 from meta_infer.kernels.gemm_knobs import Choice, Size, cost_of, default_choice, knobs_of, read_choice, refuse
-from meta_infer.kernels.gemm_tile import DTYPES, pack_panels
+from meta_infer.kernels.gemm_tile import DTYPES, Ahead, pack_panels
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, load_operand
@@ -142,9 +142,15 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         def factors(begin: Expr, size: Expr) -> Factors:
             """Steps begin..begin + size of k; behind them in memory lies what is needed next."""
             at = b.let(panel_at + begin * tile.columns, "panel_part")
-            following = b.let(at + size * tile.columns, "following") if choice.fetch == "next" else None
+
+            def fetch(row: Expr, rows: Expr) -> Ahead:
+                """The tile's share of that."""
+                tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles")
+                step = b.let((tiles + (tile.columns - 1)) // tiles, "fetch_step")
+                return Ahead(packed, b.let(at + (size + row * size // count) * tile.columns, "fetch"), step)
+
             return Factors(a, a_first + begin * a_step, a_row_step, a_step, packed, at, tile.columns, size,
-                           choice.unroll, following)
+                           choice.unroll, fetch if choice.fetch == "next" else None)
 
         def place(r: Expr) -> tuple[Expr, ...]:
             return unflatten(b, b.let(first + r, "row"), space.shape[:-1])

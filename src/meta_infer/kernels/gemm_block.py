@@ -21,6 +21,7 @@ from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, store_outputs
 
 Rows = Sequence[Sequence[Expr]]
+Fetch = Callable[[Expr, Expr], Ahead | None]
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,10 @@ def _finish_rolled(b: Builder, finish: Finish, spot: Spot, first: Expr, size: Ex
 
 @dataclass(frozen=True)
 class Factors:
-    """The operands of one product: row r of the left one at step k is `a[a_first + r * a_row_step + k * a_step]`."""
+    """The operands of one product: row r of the left one at step k is `a[a_first + r * a_row_step + k * a_step]`.
+
+    `fetch(first, size)` says, for a tile of `size` rows from `first`, what to fetch while it is computed.
+    """
 
     a: Buffer
     a_first: Expr
@@ -146,7 +150,8 @@ class Factors:
     panel_step: Operand
     depth: Expr
     unroll: int = 1
-    following: Expr | None = None                         # where in `panel` the next product's factor lies, to fetch it
+    fetch: Fetch | None = None
+    inside: Expr | None = None                            # columns of the panel that exist, None: all
 
 
 def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, spot: Spot,
@@ -156,12 +161,8 @@ def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, sp
     With `partial` [count][columns], the product adds to what is there and goes back there unless `is_last`.
     """
     tile, f = finish.tile, factors
-    tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles") if f.following is not None else None
     with each_tile(b, tile, count) as (first, size):
-        ahead = None
-        if f.following is not None and tiles is not None:        # each tile fetches its part
-            step = b.let((tiles + (tile.columns - 1)) // tiles, "fetch_step")
-            ahead = Ahead(f.panel, b.let(f.following + first * f.depth // count * tile.columns, "fetch"), step)
+        ahead = f.fetch(first, size) if f.fetch is not None else None
         base = b.let(f.a_first + first * f.a_row_step, "base")
 
         def leave(rows: int, total: Rows) -> None:
@@ -174,7 +175,7 @@ def multiply_block(b: Builder, factors: Factors, count: Expr, finish: Finish, sp
             start = None if partial is None else _kept(b, tile, partial, first, rows)
             a_rows = [b.let(base + index(r) * f.a_row_step, "row") for r in range(rows)]
             total = multiply(b, tile, rows, f.a, a_rows, f.a_step, f.panel, f.panel_at, f.panel_step, f.depth, start,
-                             f.unroll, ahead)
+                             f.unroll, ahead, f.inside)
             if partial is None or is_last is None:
                 leave(rows, total)
                 return

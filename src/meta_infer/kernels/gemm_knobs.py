@@ -114,18 +114,17 @@ def refuse(choice: Choice, size: Size, profile: Profile) -> Refusal | None:
     step = -(-size.depth // choice.depth_blocks)
     if cache and choice.depth_blocks < default.depth_blocks and step * choice.block_rows * size.dtype.bytes > cache:
         return because("cache", f"{choice.block_rows} rows of {step} steps are more than {cache} bytes")
-    statements = estimated_statements(choice)
+    statements = statements_of(choice.tile, choice.unroll)
     if statements > MOST_STATEMENTS:
         return because("code", f"about {statements} statements")
     return None
 
 
-def estimated_statements(choice: Choice) -> int:
-    """Loop-IR statements of the whole kernel, roughly: the steps of every row count and what follows them."""
-    tile = choice.tile
+def statements_of(tile: Tile, unroll: int) -> int:
+    """Loop-IR statements of a tile's code, roughly: the steps of every row count and what follows them."""
     per_step = sum(2 + tile.vectors + rows * (1 + tile.vectors) for rows in range(1, tile.rows + 1))
     results = tile.vectors * tile.rows * (tile.rows + 1) // 2
-    return per_step * (choice.unroll + 1) + results * 25
+    return per_step * (unroll + 1) + results * 25
 
 
 def cost_of(choice: Choice, size: Size, profile: Profile) -> float:

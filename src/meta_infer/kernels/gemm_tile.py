@@ -18,7 +18,7 @@ import numpy as np
 from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, splat
+from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, maximum, minimum, splat
 from meta_infer.ir.shapes import Dim
 from meta_infer.support.dtypes import (
     FLOAT32,
@@ -40,7 +40,7 @@ _CHAINS = 8
 # Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).
 _REGISTERS = 16
 # Short tiles leave the fetching to the processor: they stream, and their own loads keep it busy.
-_FEWEST_ROWS_TO_FETCH = 3
+FEWEST_ROWS_TO_FETCH = 3
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,12 @@ def registers_of(profile: Profile) -> int:
 
 
 def fits_registers(tile: Tile, profile: Profile) -> bool:
-    """Whether accumulators, a panel's vectors, a broadcast and, where multiply and add are two, a product fit."""
+    """Whether accumulators, a panel's vectors, a broadcast and, where multiply and add are two, a product fit.
+
+    A panel's vector that only one row uses is an operand in memory.
+    """
     fused = profile.has_fma and tile.dtype.is_float
-    return tile.vectors * (tile.rows + 1) + (1 if fused else 2) <= registers_of(profile)
+    return tile.vectors * (tile.rows + (tile.rows > 1)) + (1 if fused else 2) <= registers_of(profile)
 
 
 def tile_for(profile: Profile, dtype: DType, columns: Dim) -> Tile:
@@ -120,22 +123,23 @@ def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What to fetch into the cache while a product runs: `buffer[at + k * step]` at step k."""
+    """What to fetch into the cache while a product runs: `buffer[at + k * step + o]` at step k, for each offset o."""
 
     buffer: Buffer
     at: Expr
     step: Operand
+    offsets: tuple[int, ...] = (0,)
 
 
 def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr], a_step: Operand, panel: Buffer,
              panel_at: Expr, panel_step: Operand, depth: Expr, start: Sequence[Sequence[Expr]] | None = None,
-             unroll: int = 1, ahead: Ahead | None = None) -> list[list[Expr]]:
+             unroll: int = 1, ahead: Ahead | None = None, inside: Expr | None = None) -> list[list[Expr]]:
     """`rows` x `vectors` registers of the product over `depth` steps, plus `start`.
 
     Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
     Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order. `unroll` steps, a
     power of two, make one turn of the loop. A fetch in each of them also keeps compilers from gathering the loads of
-    several steps, for which there are no registers.
+    several steps, for which there are no registers. With `inside`, only so many of the panel's columns are read.
     """
     sets = _sets(rows, tile.vectors)
     register = Type(tile.dtype, tile.lanes)
@@ -143,9 +147,13 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     acc = [[[b.var(start[r][v] if start and s == 0 else zero, "acc") for v in range(tile.vectors)]
             for r in range(rows)] for s in range(sets)]
 
+    counts: list[Expr | None] = [None] * tile.vectors
+    if inside is not None and tile.lanes > 1:
+        counts = [b.let(maximum(minimum(inside - v * tile.lanes, tile.lanes), 0), "count") for v in range(tile.vectors)]
+
     def step(k: Expr, s: int) -> None:
         at = b.let(panel_at + k * panel_step, "at")
-        right = [b.let(b.load(panel, at + v * tile.lanes, tile.lanes), "r") for v in range(tile.vectors)]
+        right = [b.let(b.load(panel, at + v * tile.lanes, tile.lanes, counts[v]), "r") for v in range(tile.vectors)]
         for r in range(rows):
             left = b.let(splat(b.load(a, a_rows[r] + k * a_step), tile.lanes), "l")
             for v in range(tile.vectors):
@@ -155,8 +163,9 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     whole = b.let(depth // turn * turn, "whole")
     with b.loop(0, whole, turn, "k") as k:
         for i in range(turn):
-            if ahead is not None and rows >= min(tile.rows, _FEWEST_ROWS_TO_FETCH):
-                b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step)
+            if ahead is not None and rows >= min(tile.rows, FEWEST_ROWS_TO_FETCH):
+                for offset in ahead.offsets:
+                    b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step + offset)
             step(k + i, i % sets)
     if whole != depth:
         with b.loop(whole, depth, 1, "k") as k:

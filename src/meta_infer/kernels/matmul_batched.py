@@ -1,8 +1,8 @@
 """Matrix products of two operands that are known only at run time, with numpy's broadcast batch dims.
 
-A chunk takes some products of the batch, or a block of rows and columns of one. It copies one panel of the
-right-hand side at a time into its own memory, [K][columns] with zeros beyond the right edge, and runs the rows of
-the left-hand side over it.
+A chunk takes some products of the batch, or a block of rows and columns of one. Where rows are many it copies one
+panel of the right-hand side at a time into its own memory, [K][columns] with zeros beyond the right edge, and runs the
+rows of the left-hand side over it. A few rows read the right-hand side in place: a copy would cost more than it saves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
-from meta_infer.ir.shapes import Dim, divisible, product, usual_upper
+from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
+from meta_infer.ir.shapes import Dim, divisible, product
 from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operand_values, unflatten
-from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
-from meta_infer.kernels.gemm_tile import DTYPES, Tile, tile_for
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.gemm_block import Factors, Fetch, Finish, Spot, make_finish, multiply_block
+from meta_infer.kernels.gemm_tile import DTYPES, Ahead
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.math_use import uses_math
+from meta_infer.kernels.matmul_dots import multiply_dots
+from meta_infer.kernels.matmul_knobs import Choice, Size, cost_of, default_choice, knobs_of, read_choice, refuse
+from meta_infer.kernels.matmul_panel import pack_panel, pack_swapped
 from meta_infer.kernels.point import Point, flat_index, load_operand
-
-# Rows that share one copied panel: the copy then costs a few percent of the product.
-ROWS = 128
-# Floating-point operations of a chunk: tens of microseconds on one core.
-CHUNK_FLOPS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -64,58 +63,35 @@ def _problem(group: Group) -> Problem:
                    float(anchor.attrs.get("beta", 1.0)))                 # type: ignore[arg-type]
 
 
+def _size(group: Group) -> Size:
+    problem, out = _problem(group), group.values[group.anchor.outputs[0]]
+    return Size(problem.m, problem.k, problem.n, product(out.shape), out.dtype, uses_math(group), problem.a_swapped,
+                problem.b_swapped)
+
+
+def _chosen(variant: Variant, choice: Choice, size: Size, profile: Profile) -> Variant:
+    return replace(variant, knobs=choice.values(size), scratch_bytes=choice.scratch_bytes(size),
+                   cost=cost_of(choice, size))
+
+
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     out = group.values[group.anchor.outputs[0]]
     if out.dtype not in DTYPES or not keeps_shape(group):
         return
-    problem, tile = _problem(group), tile_for(profile, out.dtype, out.shape[-1] if out.shape else 1)
-    yield Variant(
-        "matmul_batched", f"{tile.rows}x{tile.columns}",
-        {name: PLAIN for name in group.inputs if name not in group.constants},
-        {name: PLAIN for name in group.outputs},
-        scratch_bytes=(ROWS + usual_upper(problem.k)) * tile.columns * out.dtype.bytes,
-        flops=product(out.shape) * problem.k * 2)
+    size = _size(group)
+    plain = Variant("matmul_batched", "panels", {name: PLAIN for name in group.inputs if name not in group.constants},
+                    {name: PLAIN for name in group.outputs}, flops=product(out.shape) * size.depth * 2)
+    yield _chosen(plain, default_choice(size, profile), size, profile)
 
 
-def _pack_panel(b: Builder, tile: Tile, source: Buffer, first: Expr, width: Expr, depth: Expr, column_first: Expr,
-                panel: Buffer, always_full: bool) -> None:
-    """Copy columns `column_first`.. of a row-major [depth][width] matrix into `panel`."""
-    register = Type(tile.dtype, tile.lanes)
-
-    def copy(partial: bool) -> None:
-        with b.loop(0, depth, 1, "k") as k:
-            for v in range(tile.vectors):
-                column = b.let(column_first + v * tile.lanes, "column")
-                at, to = first + k * width + column, k * tile.columns + v * tile.lanes
-                if not partial:
-                    b.store(panel, to, b.load(source, at, tile.lanes))
-                    continue
-                with b.when(column.lt(width)):
-                    inside = b.let(minimum(width - column, tile.lanes), "count") if tile.lanes > 1 else None
-                    b.store(panel, to, b.load(source, at, tile.lanes, inside))
-                with b.otherwise():
-                    b.store(panel, to, const(0, register))
-
-    if always_full:
-        copy(partial=False)
-        return
-    with b.when((column_first + tile.columns).le(width)):
-        copy(partial=False)
-    with b.otherwise():
-        copy(partial=True)
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return knobs_of(_size(group), profile)
 
 
-def _pack_swapped(b: Builder, tile: Tile, source: Buffer, first: Expr, width: Expr, depth: Expr, column_first: Expr,
-                  panel: Buffer) -> None:
-    """The same from a [width][depth] matrix, element by element."""
-    with b.loop(0, tile.columns, 1, "j") as j:
-        row = b.let(column_first + j, "row")
-        with b.when(row.lt(width)):
-            with b.loop(0, depth, 1, "k") as k:
-                b.store(panel, k * tile.columns + j, b.load(source, first + row * depth + k))
-        with b.otherwise():
-            with b.loop(0, depth, 1, "k") as k:
-                b.store(panel, k * tile.columns + j, 0)
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    size = _size(group)
+    choice = read_choice({**variant.knobs, **values}, size, profile)
+    return refuse(choice, size, profile) or _chosen(variant, choice, size, profile)
 
 
 def _space(group: Group, problem: Problem) -> Collapsed:
@@ -130,9 +106,81 @@ def _space(group: Group, problem: Problem) -> Collapsed:
     return collapse(out.shape, operands, problem.cuts)
 
 
+@dataclass(frozen=True)
+class _Strip:
+    """Rows of one product and where its factors lie; what is computed of it is one panel's columns at a time."""
+
+    b: Builder
+    problem: Problem
+    choice: Choice
+    finish: Finish
+    buffers: Mapping[str, Buffer]
+    panel: Buffer
+    a_at: Expr
+    a_row_step: Expr
+    a_step: Expr
+    b_first: Expr
+    count: Expr
+    n: Expr
+    k: Expr
+
+    def copied(self, spot: Spot) -> None:
+        """Through a panel of its own."""
+        b, p, tile = self.b, self.problem, self.choice.tile
+        if p.b_swapped:
+            pack_swapped(b, tile, self.buffers[p.b], self.b_first, self.n, self.k, spot.column, self.panel)
+        else:
+            pack_panel(b, tile, self.buffers[p.b], self.b_first, self.n, self.k, spot.column, self.panel,
+                       divisible(p.n, tile.columns))
+        factors = replace(self._factors(self.panel, const(0), const(tile.columns)),
+                          fetch=self._fetch_next(spot) if self.choice.fetch == "next" else None)
+        multiply_block(b, factors, self.count, self.finish, spot)
+
+    def in_place(self, spot: Spot) -> None:
+        """From where the right-hand side lies, row-major."""
+        b, p, tile = self.b, self.problem, self.choice.tile
+        source, at = self.buffers[p.b], b.let(self.b_first + spot.column, "panel_at")
+        factors = self._factors(source, at, self.n)
+        if divisible(p.n, tile.columns):
+            multiply_block(b, factors, self.count, self.finish, spot)
+            return
+        with b.when((spot.column + tile.columns).le(self.n)):
+            multiply_block(b, factors, self.count, self.finish, spot)
+        with b.otherwise():
+            factors = replace(factors, unroll=1, inside=self.n - spot.column)
+            multiply_block(b, factors, self.count, self.finish, spot)
+
+    def by_dots(self, spot: Spot) -> None:
+        """From where the right-hand side lies, column-major."""
+        p = self.problem
+        multiply_dots(self.b, self.choice.tile, self.buffers[p.a], self.a_at, self.buffers[p.b], self.b_first, self.n,
+                      self.k, self.count, self.finish, spot)
+
+    def _factors(self, panel: Buffer, at: Expr, step: Expr) -> Factors:
+        return Factors(self.buffers[self.problem.a], self.a_at, self.a_row_step, self.a_step, panel, at, step, self.k,
+                       self.choice.unroll)
+
+    def _fetch_next(self, spot: Spot) -> Fetch:
+        """Each tile fetches the rows of the next one, and its share of the columns that are copied next."""
+        b, p, tile = self.b, self.problem, self.choice.tile
+
+        def fetch(first: Expr, size: Expr) -> Ahead:
+            if not p.b_swapped:
+                to = b.let((first + size) * self.k // self.count, "fetch_last")
+                with b.loop(first * self.k // self.count, to, 1, "k") as k:
+                    at = b.let(self.b_first + k * self.n + spot.column + tile.columns, "fetch")
+                    b.prefetch(self.buffers[p.b], at)
+                    b.prefetch(self.buffers[p.b], at + (tile.columns - 1))
+            rows = b.let(self.a_at + (first + size) * self.a_row_step, "next_rows")
+            return Ahead(self.buffers[p.a], rows, self.a_step if p.a_swapped else size)
+
+        return fetch
+
+
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    problem, out = _problem(group), group.values[group.anchor.outputs[0]]
-    tile, space = tile_for(profile, out.dtype, problem.n), _space(group, problem)
+    problem, out, size = _problem(group), group.values[group.anchor.outputs[0]], _size(group)
+    choice, space = read_choice(variant.knobs, size, profile), _space(group, problem)
+    tile, block_rows = choice.tile, choice.block_rows
     merged = space.group(group)
     batch_dims = space.starts[1]
     b = Builder("matmul")
@@ -143,7 +191,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     for name in group.outputs:
         buffers[name] = b.output("out", group.values[name].dtype)
     m, k, n = b.dim(problem.m), b.dim(problem.k), b.dim(problem.n)
-    panel = b.scratch("panel", out.dtype, k * tile.columns)
+    panel = b.scratch("panel", out.dtype, k * tile.columns if choice.copies(size) else 1)
     batch = b.dim(product(space.shape[:batch_dims]))
 
     def prepare(point: Point, value: Expr) -> Expr:
@@ -154,13 +202,13 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         c = load_operand(b, buffers[problem.c], merged.values[problem.c], PLAIN, point)
         return value + (c if problem.beta == 1.0 else c * problem.beta)
 
-    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare)
+    finish = make_finish(b, tile, merged, space.shape, buffers, layouts, prepare, choice.abreast)
     per_product = maximum(m * n * k * 2, 1)
-    per_chunk = maximum(const(CHUNK_FLOPS) // per_product, 1)                           # products
-    row_blocks = (m + (ROWS - 1)) // ROWS
+    per_chunk = maximum(const(choice.grain) // per_product, 1)                          # products
+    row_blocks = (m + (block_rows - 1)) // block_rows
     panels = (n + (tile.columns - 1)) // tile.columns
-    panel_flops = maximum(minimum(m, ROWS) * k * (2 * tile.columns), 1)
-    panels_per_chunk = maximum(const(CHUNK_FLOPS) // panel_flops, 1)
+    panel_flops = maximum(minimum(m, block_rows) * k * (2 * tile.columns), 1)
+    panels_per_chunk = maximum(const(choice.grain) // panel_flops, 1)
     column_blocks = (panels + (panels_per_chunk - 1)) // panels_per_chunk
     with b.chunks((batch + (per_chunk - 1)) // per_chunk * row_blocks * column_blocks) as chunk:
         blocks, strips = b.let(row_blocks, "row_blocks"), b.let(column_blocks, "column_blocks")
@@ -177,23 +225,29 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
             a_batch, b_batch = (flat_index(b, space.values[f"batch of {factor}"].shape[:batch_dims], PLAIN, coords)
                                 for factor in "ab")
             b_first = b.let(b_batch * k * n, "b_first")
-            a_at, a_row_step, a_step = (row_first, 1, m) if problem.a_swapped else (row_first * k, k, 1)
+            a_at, a_row_step, a_step = ((row_first, const(1), m) if problem.a_swapped else
+                                        (row_first * k, k, const(1)))
             a_at = b.let(a_batch * m * k + a_at, "a_first")
 
             def place(r: Expr) -> tuple[Expr, ...]:
                 return (*coords, b.let(row_first + r, "row"))
 
+            part = _Strip(b, problem, choice, finish, buffers, panel, a_at, a_row_step, a_step, b_first, count, n, k)
             with b.loop(panel_first, panel_last, 1, "p") as p:
-                column = b.let(p * tile.columns, "column_first")
-                if problem.b_swapped:
-                    _pack_swapped(b, tile, buffers[problem.b], b_first, n, k, column, panel)
+                spot = Spot(place, b.let(p * tile.columns, "column_first"))
+                if choice.by_dots(size):
+                    part.by_dots(spot)
+                elif not choice.copies(size):
+                    part.in_place(spot)
+                elif choice.always_copies(size):
+                    part.copied(spot)
                 else:
-                    _pack_panel(b, tile, buffers[problem.b], b_first, n, k, column, panel,
-                                divisible(problem.n, tile.columns))
-                factors = Factors(buffers[problem.a], a_at, a_row_step, a_step, panel, const(0), tile.columns, k)
-                multiply_block(b, factors, count, finish, Spot(place, column))
+                    with b.when(count.le(choice.few)):
+                        part.in_place(spot)
+                    with b.otherwise():
+                        part.copied(spot)
     func, dims = b.finish()
     return Lowering((KernelCall(func, tuple(buffers), dims),))
 
 
-MATMUL_BATCHED = Kernel("matmul_batched", ("MatMul", "Gemm"), _variants, _lower)
+MATMUL_BATCHED = Kernel("matmul_batched", ("MatMul", "Gemm"), _variants, _lower, _knobs, _tune)
