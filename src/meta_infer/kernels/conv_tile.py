@@ -202,10 +202,14 @@ def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: 
 
 def _multiply(b: Builder, acc: Accumulators, source: Source, x_at: Expr, w_at: Expr, columns: range,
               stride: int) -> None:
-    """One block of input channels at one tap."""
+    """One block of input channels at one tap.
+
+    Fences keep the steps apart: loads of the next one, hoisted, would take registers that the tile has not left.
+    """
     block, in_block, vectors = source.block, source.in_block, len(acc)
 
     def channel(ic: Expr | int) -> None:
+        b.fence()
         weights = [b.let(b.load(source.w, w_at + ic * (vectors * block) + v * block, block), "w")
                    for v in range(vectors)]
         for j in columns:
