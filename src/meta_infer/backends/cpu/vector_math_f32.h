@@ -55,17 +55,26 @@ INLINE V log_V(V x) {
     return select_V((I)(x < inf), y, x + x);
 }
 
-/* tanh x: an odd polynomial near zero (Cephes tanhf), else 1 - 2 / (e^2|x| + 1). */
+/* tanh x: an odd polynomial near zero (Cephes tanhf), else 1 - 2 / (e^2|x| + 1). The power is that of 2 log2(e) |x|,
+   a minimax fit of 2^r; |x| is bounded where tanh is 1. */
 INLINE V tanh_V(V x) {
-    const V a = abs_V(x);
-    const V z = x * x;
-    V p = splat_V(-5.70498872745e-3f);
-    p = mad_V(p, z, splat_V(2.06390887954e-2f));
-    p = mad_V(p, z, splat_V(-5.37397155531e-2f));
-    p = mad_V(p, z, splat_V(1.33314422036e-1f));
-    p = mad_V(p, z, splat_V(-3.33332819422e-1f));
-    const V near = mad_V(p * z, a, a);
-    const V far = 1.0f - 2.0f / (exp_V(a + a) + 1.0f);
+    const V a = min_V(splat_V(9.1f), abs_V(x));                              /* in this order NaN stays */
+    const V z = a * a;
+    V near = splat_V(-5.70498872745e-3f);
+    near = mad_V(near, z, splat_V(2.06390887954e-2f));
+    near = mad_V(near, z, splat_V(-5.37397155531e-2f));
+    near = mad_V(near, z, splat_V(1.33314422036e-1f));
+    near = mad_V(near, z, splat_V(-3.33332819422e-1f));
+    near = mad_V(near * z, a, a);
+    const V shifted = mad_V(a, splat_V(2.88539008f), splat_V(12583039.0f));  /* 1.5 * 2^23 + 127 */
+    const V r = mad_V(a, splat_V(2.88539008f), 12583039.0f - shifted);
+    V p = splat_V(1.3276472e-3f);
+    p = mad_V(p, r, splat_V(9.6755413e-3f));
+    p = mad_V(p, r, splat_V(5.5507133e-2f));
+    p = mad_V(p, r, splat_V(2.4022120e-1f));
+    p = mad_V(p, r, splat_V(6.9314697e-1f));
+    p = mad_V(p, r, splat_V(1.0000001f));
+    const V far = 1.0f - 2.0f / mad_V(p, (V)((I)shifted << 23), splat_V(1.0f));
     const I sign = (I)x & (I)splat_V(-0.0f);
     return (V)((I)select_V((I)(a < 0.625f), near, far) | sign);
 }
@@ -90,18 +99,27 @@ INLINE V sigmoid_V(V x) {
     return scale / mad_V(p, exp2i_V(whole - half), scale);
 }
 
-/* erf x: two polynomials by Norbert Juffa, the far one of ln(1 - erf). */
+/* erf x: two polynomials by Norbert Juffa, the far one of ln(1 - erf), here of log2(1 - erf), which lies in [-23, -2]
+   where it counts: the power of two needs neither clamps nor a reduction. */
 INLINE V erf_V(V x) {
     const V t = min_V(splat_V(4.0f), abs_V(x));
     const V s = t * t;
-    V far = mad_V(splat_V(-1.72853470e-5f), t, splat_V(3.83197126e-4f));
-    const V u = mad_V(splat_V(-3.88396438e-3f), t, splat_V(2.42546219e-2f));
+    V far = mad_V(splat_V(-2.49374846e-5f), t, splat_V(5.52836964e-4f));
+    const V u = mad_V(splat_V(-5.60337725e-3f), t, splat_V(3.49918866e-2f));
     far = mad_V(far, s, u);
-    far = mad_V(far, t, splat_V(-1.06777877e-1f));
-    far = mad_V(far, t, splat_V(-6.34846687e-1f));
-    far = mad_V(far, t, splat_V(-1.28717512e-1f));
-    far = mad_V(far, t, -t);
-    far = 1.0f - exp_V(far);
+    far = mad_V(far, t, splat_V(-1.54047914e-1f));
+    far = mad_V(far, t, splat_V(-9.15890167e-1f));
+    far = mad_V(far, t, splat_V(-1.62839517f));
+    far = far * t;
+    const V shifted = far + 12583039.0f;                                     /* 1.5 * 2^23 + 127 */
+    const V r = far - (shifted - 12583039.0f);
+    V p = splat_V(1.3276472e-3f);
+    p = mad_V(p, r, splat_V(9.6755413e-3f));
+    p = mad_V(p, r, splat_V(5.5507133e-2f));
+    p = mad_V(p, r, splat_V(2.4022120e-1f));
+    p = mad_V(p, r, splat_V(6.9314697e-1f));
+    p = mad_V(p, r, splat_V(1.0000001f));
+    far = mad_V(-p, (V)((I)shifted << 23), splat_V(1.0f));
     const I sign = (I)x & (I)splat_V(-0.0f);
     V near = splat_V(-5.96761703e-4f);
     near = mad_V(near, s, splat_V(4.99119423e-3f));
