@@ -25,6 +25,7 @@ from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.gemm_int8 import GEMM_INT8
+from meta_infer.kernels.gemm_weight_only import GEMM_WEIGHT_ONLY
 from meta_infer.kernels.global_pool import GLOBAL_POOL
 from meta_infer.kernels.grid_sample import AFFINE_GRID, GRID_SAMPLE
 from meta_infer.kernels.gru import GRU
@@ -80,6 +81,7 @@ KERNELS: tuple[Kernel, ...] = (
     GLOBAL_POOL,
     GEMM,
     GEMM_INT8,
+    GEMM_WEIGHT_ONLY,
     MATMUL_BATCHED,
     SOFTMAX,
     LAYER_NORM,

@@ -4,7 +4,7 @@
 
 q lies packed in bytes, [N, ceil(K / block_size), block_size * bits / 8], the lowest bits first; so do zero points when
 they are bytes, [N, ceil(blocks * bits / 8)]. Without any, zero is 2^(bits - 1). With `g_idx`, column k takes the scale
-of block g_idx[k]. There is no kernel that reads packed weights yet: it decomposes into the float weights and a MatMul.
+of block g_idx[k]. Where no kernel takes the packed weights it decomposes into the float weights and a MatMul.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _infer(ctx: InferContext) -> tuple[TensorType, ...]:
     return (TensorType(a.dtype, (*a.shape[:-1], n)),)
 
 
-def _unpack(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
+def unpack_bits(packed: np.ndarray, bits: int, count: int) -> np.ndarray:
     """[N, ...] bytes -> [N, count] numbers."""
     flat = packed.reshape(packed.shape[0], -1, 1)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
@@ -68,8 +68,8 @@ def _reference(attrs: Attrs, arrays: Arrays) -> tuple[np.ndarray, ...]:
     assert a is not None and packed is not None and scales is not None
     of = np.arange(k) // size if order is None else order.astype(np.int64)
     point = np.full((n, count), 1 << (bits - 1), np.float32) if zeros is None else (
-        _unpack(zeros, bits, count) if zeros.dtype == np.uint8 else zeros.reshape(n, count)).astype(np.float32)
-    q = _unpack(packed, bits, k).astype(np.float32)
+        unpack_bits(zeros, bits, count) if zeros.dtype == np.uint8 else zeros.reshape(n, count)).astype(np.float32)
+    q = unpack_bits(packed, bits, k).astype(np.float32)
     weights = (q - point[:, of]) * scales.astype(np.float32).reshape(n, count)[:, of]
     return (np.asarray(a @ weights.T.astype(a.dtype)),)
 
