@@ -9,7 +9,6 @@ reaches every output of its tile, not only those within the 3x3 window.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
@@ -19,7 +18,7 @@ from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs
 from meta_infer.kernels.conv_tile import most_columns, simd_registers
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.winograd_nest import lower_winograd
-from meta_infer.kernels.winograd_plan import WinogradConv, plan_winograd
+from meta_infer.kernels.winograd_plan import WinogradConv, expected_cost, plan_winograd
 from meta_infer.kernels.winograd_transforms import TAPS, relative_error
 from meta_infer.support.dtypes import FLOAT32
 
@@ -39,21 +38,22 @@ def _fits(conv: ConvShape | None) -> bool:
 def _knob_values(plan: WinogradConv) -> dict[str, KnobValue]:
     return {"vectors": plan.vectors, "columns": plan.columns, "groups": plan.groups, "out_pass": plan.out_pass,
             "chunk_passes": plan.chunk_passes, "in_pass": plan.in_pass, "ahead": int(plan.is_ahead),
-            "fused": int(plan.is_fused)}
+            "fused": int(plan.is_fused), "shared": int(plan.is_shared)}
 
 
 def _with_knobs(conv: ConvShape, m: int, values: Mapping[str, KnobValue], profile: Profile) -> WinogradConv:
     v = {name: int(value) for name, value in values.items()}
     return WinogradConv(conv, m, profile.lanes(FLOAT32), v["vectors"], v["columns"], v["groups"], v["out_pass"],
-                        v["chunk_passes"], v["in_pass"], bool(v["ahead"]), bool(v["fused"]))
+                        v["chunk_passes"], v["in_pass"], bool(v["ahead"]), bool(v["fused"]),
+                        bool(v["shared"]))
 
 
-def _variant(group: Group, plan: WinogradConv, name: str) -> Variant:
+def _variant(group: Group, plan: WinogradConv, name: str, profile: Profile) -> Variant:
     conv, block = plan.conv, plan.block
     inputs = operand_layouts(group, extra_inputs(group, conv), conv.y.rank, block) | {conv.x.name: blocked(block)}
     return Variant("conv_winograd", name, inputs, {out: blocked(block) for out in group.outputs},
                    knobs=_knob_values(plan), scratch_bytes=plan.scratch_bytes, packed_bytes=plan.weight_elements * 4,
-                   risk=relative_error(plan.m), flops=conv.flops)
+                   risk=relative_error(plan.m), flops=conv.flops, cost=expected_cost(plan, profile))
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
@@ -61,7 +61,7 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     if conv is None or profile.lanes(FLOAT32) == 1 or not _fits(conv):
         return
     for name, m in OUTPUTS.items():
-        yield _variant(group, plan_winograd(conv, m, profile), name)
+        yield _variant(group, plan_winograd(conv, m, profile), name, profile)
 
 
 def _plan_of(group: Group, variant: Variant, profile: Profile) -> WinogradConv:
@@ -75,7 +75,7 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
     tried: dict[str, set[int]] = {
         "vectors": {1, 2, 3, 4}, "columns": {2, 3, 4, 6, 8, 12}, "groups": {1, 2, 4, 8, 16},
         "out_pass": {1, 2, 4, 8, len(plan.sizes)}, "chunk_passes": {1, 2, 4, 8}, "in_pass": {4, 8, 16, plan.in_blocks},
-        "ahead": {0, 1}, "fused": {0, 1},
+        "ahead": {0, 1}, "fused": {0, 1}, "shared": {0, 1},
     }
     return tuple(Knob(name, tuple(sorted(values | {int(variant.knobs[name])}))) for name, values in tried.items())
 
@@ -96,7 +96,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     most = max(profile.l3_bytes or 0, 4 * l2_bytes(profile))
     if plan.scratch_bytes > most:
         return Refusal(full, "cache", f"{plan.scratch_bytes} bytes of scratch are more than {most}")
-    return replace(_variant(group, plan, variant.name), cost=variant.cost)
+    return _variant(group, plan, variant.name, profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:

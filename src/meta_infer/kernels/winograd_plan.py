@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from meta_infer.hardware.isa import isa_named
+import numpy as np
+
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.shapes import Dim, ceildiv, product, usual_upper
+from meta_infer.ir.shapes import Dim, bounds, ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
 from meta_infer.kernels.conv_shape import ConvShape
@@ -25,7 +26,16 @@ _LINE = 16
 _IN_FLIGHT = 8
 # Tiles of a block for which loading the transformed weights costs little beside using them.
 _ENOUGH_TILES = 24
+_MOST_TILES = 64
 _CHUNKS_PER_CORE = 4
+
+# What things cost on an out-of-order core, in cycles: a vector in the transforms, per point; the beginning and end of
+# a register tile; a byte of weights from memory or from the last-level cache. And the share of its peak that a long
+# loop of multiply-adds reaches.
+_INPUT_CYCLES, _OUTPUT_CYCLES = 4.5, 3.5
+_TILE_CYCLES = 40.0
+_FAR_CYCLES, _NEAR_CYCLES = 0.19, 0.06
+_LONG_LOOP = 0.95
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class WinogradConv:
     in_pass: int                  # input blocks whose products are summed before the sums are stored
     is_ahead: bool                # weights are asked for one register tile before their use
     is_fused: bool                # transforms multiply and add in one operation
+    is_shared: bool               # a launch of its own transforms the input, for all passes
 
     @property
     def side(self) -> int:
@@ -88,6 +99,10 @@ class WinogradConv:
         """Tiles of all images."""
         return self.conv.y.shape[0] * self.tile_rows * self.tile_columns
 
+    @property
+    def tile_blocks(self) -> Dim:
+        return ceildiv(self.tiles, self.slots)
+
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Output blocks of each register tile, larger ones first."""
@@ -112,15 +127,21 @@ class WinogradConv:
         return sum(self.sizes[:self.out_pass])
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether the products of a point take the place of the point before, whose input nobody reads again."""
+        return not self.is_shared and self.chunk_passes == 1
+
+    @property
     def input_pitch(self) -> int:
         """Elements from point to point of transformed input, an odd number of cache lines: else the points of a tile,
         written one after another, would share few sets of the cache."""
-        return _odd_lines(self.in_blocks * self.slots * self.block)
+        wide = max(self.in_blocks, self.pass_blocks) if self.is_in_place else self.in_blocks
+        return _odd_lines(wide * self.slots * self.block)
 
     @property
     def output_pitch(self) -> int:
         """Elements from point to point of the products."""
-        return _odd_lines(self.pass_blocks * self.slots * self.block)
+        return self.input_pitch if self.is_in_place else _odd_lines(self.pass_blocks * self.slots * self.block)
 
     @property
     def half_columns(self) -> int:
@@ -134,7 +155,10 @@ class WinogradConv:
 
     @property
     def scratch_bytes(self) -> int:
-        return (self.points * (self.input_pitch + self.output_pitch) + self.half_elements) * 4
+        points = self.points * self.output_pitch
+        if not self.is_shared:
+            points += self.input_pitch * (1 if self.is_in_place else self.points)
+        return (points + self.half_elements) * 4
 
     @property
     def weight_elements(self) -> int:
@@ -164,8 +188,18 @@ def register_tiles(out_blocks: int, tiles: int | None, profile: Profile) -> list
     return sorted(shapes, key=lambda shape: (cost(shape), -shape[0] * shape[1]))
 
 
+def _nominal_tiles(m: int, channels: int, profile: Profile) -> int:
+    """Tiles of a block that amortise the loads of weights, and stay in half of L2 where the channels are few."""
+    fitting = l2_bytes(profile) // 2 // ((m + TAPS - 1)**2 * channels * 4)
+    return max(_ENOUGH_TILES, min(fitting, _MOST_TILES))
+
+
 def plan_winograd(conv: ConvShape, m: int, profile: Profile) -> WinogradConv:
-    """The rule's choice of everything for F(m x m, 3 x 3)."""
+    """The rule's choice of everything for F(m x m, 3 x 3).
+
+    Where one pass for each block of tiles gives too few chunks, the output channels are cut into passes, which share
+    the transformed input.
+    """
     block = profile.lanes(FLOAT32)
     in_blocks, out_blocks = blocks(conv.in_channels, block), blocks(conv.out_channels, block)
     tiles = usual_upper(product((conv.y.shape[0], *(ceildiv(d, m) for d in conv.out_spatial))))
@@ -173,14 +207,27 @@ def plan_winograd(conv: ConvShape, m: int, profile: Profile) -> WinogradConv:
     vectors, columns = register_tiles(out_blocks, tiles if is_static else None, profile)[0]
     everything = len(split_evenly(out_blocks, vectors))
     all_groups = -(-tiles // columns)
-    nominal = max(1, _ENOUGH_TILES // columns)
+    nominal = max(1, _nominal_tiles(m, max(in_blocks, out_blocks) * block, profile) // columns)
     groups = -(-all_groups // -(-all_groups // nominal))
-    weight_bytes = (m + TAPS - 1)**2 * in_blocks * out_blocks * block**2 * 4
-    tile_blocks = -(-all_groups // groups)
-    passes = min(everything, -(-_CHUNKS_PER_CORE * profile.max_workers // tile_blocks))
+    passes = min(everything, -(-_CHUNKS_PER_CORE * profile.max_workers // -(-all_groups // groups)))
     per_tile = in_blocks * block * block * vectors * 4                    # bytes of weights at a point
-    in_passes = -(-per_tile // (l1_bytes(profile) // 2))
-    # Where multiplications, additions and stores have units of their own, apart they run side by side.
-    is_fused = profile.isa is not None and isa_named(profile.isa).architecture != "x86_64"
+    in_passes = min(in_blocks, -(-per_tile // l1_bytes(profile)))
+    weight_bytes = (m + TAPS - 1)**2 * in_blocks * out_blocks * block**2 * 4
     return WinogradConv(conv, m, block, vectors, columns, groups, -(-everything // passes), 1,
-                        -(-in_blocks // min(in_passes, in_blocks)), weight_bytes > l2_bytes(profile) // 2, is_fused)
+                        -(-in_blocks // in_passes), is_ahead=weight_bytes > l2_bytes(profile) // 2, is_fused=True,
+                        is_shared=passes > 1)
+
+
+def expected_cost(plan: WinogradConv, profile: Profile) -> float:
+    """Operations at peak speed that would take as long as one image: products and weights arrive side by side, the
+    better the less there is of the other; both transforms come on top."""
+    images = max(1, bounds(plan.conv.y.shape[0])[0])
+    tiles = usual_upper(product((images, *(ceildiv(d, plan.m) for d in plan.conv.out_spatial))))
+    tile_blocks = -(-tiles // plan.slots)
+    groups = -(-tiles // plan.columns)
+    step = sum(step_cost(v, plan.columns) for v in plan.sizes) / _LONG_LOOP
+    products = plan.points * groups * (plan.in_blocks * plan.block * step + len(plan.sizes) * _TILE_CYCLES)
+    beyond = plan.weight_elements * 4 > l2_bytes(profile) // 2
+    loads = plan.weight_elements * 4 * (_FAR_CYCLES + (tile_blocks - 1) * (_NEAR_CYCLES if beyond else 0.0))
+    transforms = plan.points * tiles * (plan.in_blocks * _INPUT_CYCLES + plan.out_blocks * _OUTPUT_CYCLES)
+    return (float(np.hypot(products, loads)) + transforms) * 4 * plan.block / images
