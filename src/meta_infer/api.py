@@ -24,6 +24,7 @@ from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
 from meta_infer.package.format import TestVector
 from meta_infer.package.writer import CompiledTarget, write_package
+from meta_infer.passes.alternatives import propose_alternatives
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.decisions import native_decisions
 from meta_infer.passes.legalize import legalize
@@ -163,7 +164,8 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
     known = target_of(config, host)
     with trace.step("plan", **known) as figures:
         plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph),
-                            without_excluded(backend.variants, config.exclude, trace.warn))
+                            without_excluded(backend.variants, config.exclude, trace.warn),
+                            lambda g, groups: propose_alternatives(g, groups, disabled, graph))
         figures["groups"] = len(plan.groups)
     if config.stop_after == "plan":
         return print_plan(plan)

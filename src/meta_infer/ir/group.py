@@ -66,7 +66,8 @@ class Group:
     `inputs` are the values read from outside (anchor's first, in its order; then what the epilogue adds),
     `outputs` those that anybody outside reads. `constants` are the inputs known at build.
     Nodes of the epilogue are elementwise, in topological order, and each is the only consumer of the value that
-    links it to the chain; a prologue node (Pad) is the only producer-consumer link likewise.
+    links it to the chain. The prologue is a Pad, or whole groups before this one, their anchors among them
+    (passes/alternatives.py): what they make is read inside only. A kernel refuses a prologue that it does not know.
     """
 
     anchor: Node

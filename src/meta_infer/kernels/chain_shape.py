@@ -8,15 +8,18 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group
 from meta_infer.ir.shapes import Dim, product, usual_upper
+from meta_infer.kernels.blocked import blocks
+from meta_infer.kernels.conv_chunks import l2_bytes
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE, fits_depthwise
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE, flatten
 from meta_infer.kernels.conv_shape import ConvShape, conv_of
+from meta_infer.kernels.conv_tile import choose_tiles
+from meta_infer.kernels.guess import ELEMENT_COST, alone_cost, value_bytes
 from meta_infer.kernels.links import links_of
 from meta_infer.support.dtypes import FLOAT32
 
-ELEMENT_COST = 4.0
-"""Operations at the chip's peak that take as long as an elementwise node's pass over one element in cache."""
-_EXPECTED_SHARE = 0.8
+# What it takes to begin reading a run of a large tensor: prefetchers start anew.
+_RUN_COST = 3e4
 
 
 @dataclass(frozen=True)
@@ -60,23 +63,38 @@ class ChainShape:
         later = {name for link in self.links[1:] for node in link.nodes for name in node.inputs}
         return set() if self.x.name in later else {self.x.name}
 
-    def cost(self, lines: int, profile: Profile) -> float:
-        """Operations at peak speed: what the links cost alone, with the rows that two chunks both expand."""
-        total = _alone(self.links[-1], self.last, profile)
+    def alone(self, profile: Profile) -> tuple[float, ...]:
+        """Costs of the convolutions as groups of their own."""
+        kernels = (CONV_DEPTHWISE if conv.is_depthwise else CONV_POINTWISE for conv in self.convolutions)
+        links = self.links[-len(self.convolutions):]
+        return tuple(alone_cost(link, kernel.variants(link, profile))
+                     for link, kernel in zip(links, kernels, strict=True))
+
+    def cost(self, lines: int, alone: tuple[float, ...], profile: Profile) -> float:
+        """Operations at peak speed: what the links cost alone; tiles cut short at the ends of chunks; weights that come
+        anew for each chunk; rows that two chunks both expand; the many short runs in which a large input is read."""
+        block = profile.lanes(FLOAT32)
+        height, width = (usual_upper(d) for d in self.last.out_spatial)
+        chunks = -(-height // lines)
+        total = alone[-1] * _cut_short(self.last, lines * width, profile)
+        total += chunks * usual_upper(product(self.last.weight.shape))
+        if self.first is not None:
+            rows = usual_upper(self.first.out_spatial[0])
+            again = max(1.0, chunks * self.rows_read(lines) / rows)
+            total += alone[0] * again
+        elif value_bytes(self.x) > 2 * l2_bytes(profile):
+            total += chunks * blocks(self.x.shape[1], block) * _RUN_COST
         if self.depthwise is None:
             return total + ELEMENT_COST * usual_upper(product(self.x.shape[1:])) * len(self.links[0].nodes)
-        total += _alone(self.links[-2], self.depthwise, profile)
-        if self.first is not None:
-            height = usual_upper(self.first.out_spatial[0])
-            chunks = -(-usual_upper(self.last.out_spatial[0]) // lines)
-            total += _alone(self.links[0], self.first, profile) * max(1.0, chunks * self.rows_read(lines) / height)
-        return total
+        return total + alone[-2]
 
 
-def _alone(link: Group, conv: ConvShape, profile: Profile) -> float:
-    kernel = CONV_DEPTHWISE if conv.is_depthwise else CONV_POINTWISE
-    costs = [variant.cost for variant in kernel.variants(link, profile) if variant.cost]
-    return min(costs, default=usual_upper(conv.flops) / _EXPECTED_SHARE)
+def _cut_short(conv: ConvShape, positions: int, profile: Profile) -> float:
+    """Time of a tile of output blocks over so many positions, beside that of whole register tiles."""
+    columns = choose_tiles(blocks(conv.out_channels, profile.lanes(FLOAT32)), None, profile).runs[0].columns
+    half = max(1, columns // 2)
+    rest = positions % columns
+    return (positions - rest + rest // half * half * 1.5 + rest % half * 3) / positions
 
 
 def chain_of(group: Group) -> ChainShape | None:

@@ -42,7 +42,7 @@ from meta_infer.kernels.position_tiles import Positions
 from meta_infer.support.dtypes import FLOAT32
 
 _LINES = (1, 2, 3, 4, 6, 8, 12, 16, 32)
-_FEWEST_CHUNKS = 8
+_FEWEST_CHUNKS = 4
 
 
 def _scratch(chain: ChainShape, lines: int, block: int, profile: Profile) -> tuple[int, int]:
@@ -54,32 +54,36 @@ def _scratch(chain: ChainShape, lines: int, block: int, profile: Profile) -> tup
     return middle, vectors * block * chain.rows_read(lines) * usual_upper(chain.first.out_spatial[1])
 
 
-def _default_lines(chain: ChainShape, block: int, profile: Profile) -> int:
-    """The most lines whose buffers take half of L2 and that leave a few chunks."""
+def _default_lines(chain: ChainShape, alone: tuple[float, ...], block: int, profile: Profile) -> int:
+    """The quickest, by the guess, whose buffers take half of L2 and that leave a few chunks."""
     height = usual_upper(chain.last.out_spatial[0])
     images = chain.last.y.shape[0] if isinstance(chain.last.y.shape[0], int) else 1
     fitting = [lines for lines in _LINES
                if lines == 1 or (sum(_scratch(chain, lines, block, profile)) * 4 <= l2_bytes(profile) // 2
                                  and images * -(-height // lines) >= _FEWEST_CHUNKS)]
-    return max(fitting)
+    return min(fitting, key=lambda lines: chain.cost(lines, alone, profile))
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     chain, block = chain_of(group), profile.lanes(FLOAT32)
     if chain is None or block == 1:
         return
-    lines = _default_lines(chain, block, profile)
+    alone = chain.alone(profile)
+    lines = _default_lines(chain, alone, block, profile)
     inputs = operand_layouts(group, [n for n in group.inputs if n not in chain.weights], 4, block)
     inputs |= {chain.x.name: blocked(block)}
     yield _variant(group, chain, Variant("conv_chain", chain.kind, inputs, {n: blocked(block) for n in group.outputs},
-                                         flops=chain.flops), lines, block, profile)
+                                         flops=chain.flops), lines, alone, profile)
 
 
-def _variant(group: Group, chain: ChainShape, variant: Variant, lines: int, block: int, profile: Profile) -> Variant:
+def _variant(group: Group, chain: ChainShape, variant: Variant, lines: int, alone: tuple[float, ...],
+             profile: Profile) -> Variant:
+    block = profile.lanes(FLOAT32)
     packed = sum(blocks(c.out_channels, block) * block * (usual_upper(c.weight.shape[1]) * c.taps + 1) * 4
                  for c in chain.convolutions)
     return replace(variant, knobs={"lines": lines}, packed_bytes=packed,
-                   scratch_bytes=sum(_scratch(chain, lines, block, profile)) * 4, cost=chain.cost(lines, profile))
+                   scratch_bytes=sum(_scratch(chain, lines, block, profile)) * 4,
+                   cost=chain.cost(lines, alone, profile))
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
@@ -99,7 +103,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     needed = sum(_scratch(chain, lines, block, profile)) * 4
     if lines > 1 and needed > l2_bytes(profile):
         return Refusal({"lines": lines}, "cache", f"buffers of {needed} bytes, L2 has {l2_bytes(profile)}")
-    return _variant(group, chain, variant, lines, block, profile)
+    return _variant(group, chain, variant, lines, chain.alone(profile), profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:

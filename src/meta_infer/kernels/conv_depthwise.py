@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_bias
 from meta_infer.kernels.conv_tile import Accumulators, Epilogue, simd_registers, split_evenly
-from meta_infer.kernels.depthwise_tile import DepthwisePlane, meeting, registers_needed
+from meta_infer.kernels.depthwise_tile import DepthwisePlane, Window, meeting, registers_needed, window_of
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.plane_chunks import cut_planes, plane_chunks
@@ -58,7 +59,7 @@ def fits_depthwise(conv: ConvShape | None) -> bool:
     return conv is not None and conv.is_depthwise and len(conv.kernel) == 2 and 0 not in conv.y.shape
 
 
-def tile_cycles(conv: ConvShape, rows: int, columns: int, keeps: bool) -> float:
+def tile_cycles(conv: Window, rows: int, columns: int, keeps: bool) -> float:
     """Cycles of one output in a tile inside the image, on two pipes each for multiply-adds and loads.
 
     A fifth of the shorter side shows as well, and a tile begins and ends.
@@ -77,31 +78,36 @@ def tile_of(conv: ConvShape, profile: Profile, math: bool = False) -> tuple[int,
 
     Epilogues with `math` functions run on neighbouring columns abreast, so there a tile is one wide row.
     """
+    height, width = (usual_upper(d) for d in conv.out_spatial)
+    return _quickest(window_of(conv), height, width, simd_registers(profile), math)
+
+
+@cache
+def _quickest(window: Window, height: int, width: int, registers: int, math: bool) -> tuple[int, int, bool]:
     found = []
-    width = usual_upper(conv.out_spatial[1])
     for rows in range(1, _MOST_ROWS + 1):
         for columns in range(1, _MOST_COLUMNS + 1):
             for keeps in (False, True):
                 narrow = math and (rows > 1 or columns < min(width, _LEAST_FOR_MATH))
-                if narrow or _unfit(conv, rows, columns, keeps, profile) is not None:
+                if narrow or _unfit(window, height, width, rows, columns, keeps, registers) is not None:
                     continue
                 sizes = split_evenly(width, columns)
-                cycles = sum(size * tile_cycles(conv, rows, size, keeps) for size in sizes) / width
+                cycles = sum(sizes.count(size) * size * tile_cycles(window, rows, size, keeps) for size in set(sizes))
                 found.append((cycles, rows, columns, keeps))
     _, rows, columns, keeps = min(found, default=(0.0, 1, 1, False))
     return rows, columns, keeps
 
 
-def _unfit(conv: ConvShape, rows: int, columns: int, keeps: bool, profile: Profile) -> tuple[str, str] | None:
+def _unfit(conv: Window, height: int, width: int, rows: int, columns: int, keeps: bool,
+           registers: int) -> tuple[str, str] | None:
     """(reason, detail) why a tile cannot be; None when it can."""
-    height, width = (usual_upper(d) for d in conv.out_spatial)
     if rows > height or columns > width:
         return "shape", f"{rows}x{columns} outputs of {height}x{width}"
     if rows * columns > 1 and rows * columns * conv.taps > _STRAIGHT_MADS:
         return "code", f"{rows * columns * conv.taps} multiply-adds in a tile"
     needed = rows * columns + conv.taps + 1 if keeps else registers_needed(conv, rows, columns)
-    if needed > simd_registers(profile) and (rows * columns > 1 or keeps):
-        return "registers", f"{needed} of {simd_registers(profile)}"
+    if needed > registers and (rows * columns > 1 or keeps):
+        return "registers", f"{needed} of {registers}"
     return None
 
 
@@ -129,7 +135,7 @@ def _cost(conv: ConvShape, knobs: Mapping[str, KnobValue]) -> float:
     """Operations at peak speed: cycles of a tile beside those of its multiply-adds, and what borders cost."""
     rows, columns = int(knobs["rows"]), int(knobs["columns"])
     image = usual_upper(product(conv.y.shape[1:]))
-    return 4.0 * tile_cycles(conv, rows, columns, knobs["weights"] == "kept") * image
+    return 4.0 * tile_cycles(window_of(conv), rows, columns, knobs["weights"] == "kept") * image
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
@@ -147,7 +153,8 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     assert conv is not None
     knobs = {**variant.knobs, **values}
     rows, columns = int(knobs["rows"]), int(knobs["columns"])
-    unfit = _unfit(conv, rows, columns, knobs["weights"] == "kept", profile)
+    height, width = (usual_upper(d) for d in conv.out_spatial)
+    unfit = _unfit(window_of(conv), height, width, rows, columns, knobs["weights"] == "kept", simd_registers(profile))
     if unfit is not None:
         return Refusal(knobs, *unfit)                                                  # type: ignore[arg-type]
     if int(knobs["lines"]) < rows and int(knobs["lines"]) < usual_upper(conv.out_spatial[0]):

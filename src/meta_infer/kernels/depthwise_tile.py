@@ -30,7 +30,24 @@ Finish = Callable[[Accumulators, Expr, Expr], None]
 """Takes one row of results: ([1][column], row, first column)."""
 
 
-def meeting(conv: ConvShape, rows: int) -> list[list[tuple[int, int]]]:
+@dataclass(frozen=True)
+class Window:
+    """Kernel, strides and dilations: (height, width) each."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @property
+    def taps(self) -> int:
+        return self.kernel[0] * self.kernel[1]
+
+
+def window_of(conv: ConvShape) -> Window:
+    return Window(conv.kernel, conv.strides, conv.dilations)
+
+
+def meeting(conv: Window | ConvShape, rows: int) -> list[list[tuple[int, int]]]:
     """For every input row of a tile of `rows` output rows, the (output row, kernel row) pairs that meet there."""
     stride, dilation, kernel = conv.strides[0], conv.dilations[0], conv.kernel[0]
     pairs: list[list[tuple[int, int]]] = [[] for _ in range((rows - 1) * stride + (kernel - 1) * dilation + 1)]
@@ -40,7 +57,7 @@ def meeting(conv: ConvShape, rows: int) -> list[list[tuple[int, int]]]:
     return pairs
 
 
-def registers_needed(conv: ConvShape, rows: int, columns: int) -> int:
+def registers_needed(conv: Window, rows: int, columns: int) -> int:
     """Vector registers of a tile whose weights are loaded anew for every input row."""
     most = max(len({k for _, k in pairs}) for pairs in meeting(conv, rows))
     return rows * columns + most * conv.kernel[1] + 1

@@ -60,6 +60,14 @@ def build_group(graph: Graph, nodes: Sequence[Node], anchor: Node, root: Graph |
     return _group(flow_of(graph), nodes, anchor, *_scope(graph, root))
 
 
+def build_groups(graph: Graph, parts: Sequence[tuple[Sequence[Node], Node]],
+                 root: Graph | None = None) -> tuple[Group, ...]:
+    """As `build_group` for many: each of `parts` is (nodes in any order, which of them is the anchor)."""
+    flow, scope = flow_of(graph), _scope(graph, root)
+    return tuple(_group(flow, sorted(nodes, key=lambda node: flow.places[key_of(node)]), anchor, *scope)
+                 for nodes, anchor in parts)
+
+
 def _scope(graph: Graph, root: Graph | None) -> tuple[Mapping[str, Value], Mapping[str, np.ndarray]]:
     """Values and constants that `graph` can name: those of the whole tree, whose names are unique."""
     if root is None or root is graph:

@@ -16,6 +16,8 @@ from meta_infer.ir.graph import Graph, Node
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.registry import op_named
+from meta_infer.passes.alternatives import Alternative, take_alternatives
+from meta_infer.search.alternatives import worthwhile
 from meta_infer.support.errors import UnsupportedError
 
 HEAVY = frozenset({"Conv", "ConvTranspose", "MatMul", "Gemm", "ConvInteger", "MatMulInteger", "MatMulNBits", "LSTM",
@@ -29,6 +31,7 @@ CONVERSION_COST = 4.0
 
 Cover = Callable[[Graph], Sequence[Group]]
 Variants = Callable[[Group, Profile], Iterable[Variant]]
+Alternatives = Callable[[Graph, Sequence[Group]], Sequence[Alternative]]
 
 
 def region_variant(group: Group) -> Variant:
@@ -60,16 +63,23 @@ def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[
     return min(candidates, key=lambda v: conversion_bytes(group, v, have))
 
 
-def _plan_regions(node: Node, profile: Profile, cover: Cover, variants: Variants) -> dict[tuple[str, int], Plan]:
+def _no_alternatives(graph: Graph, groups: Sequence[Group]) -> Sequence[Alternative]:
+    return ()
+
+
+def _plan_regions(node: Node, profile: Profile, cover: Cover, variants: Variants,
+                  alternatives: Alternatives) -> dict[tuple[str, int], Plan]:
     key = next(name for name in node.outputs if name)
-    return {(key, i): default_plan(region, profile, cover, variants)
+    return {(key, i): default_plan(region, profile, cover, variants, alternatives)
             for i, region in enumerate(node.regions)}
 
 
-def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variants) -> Plan:
+def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variants,
+                 alternatives: Alternatives = _no_alternatives) -> Plan:
     """Cover `graph` with the fusions that `cover` proposes and pick a variant for each group.
 
     `cover(graph)` gives groups in execution order; `variants(group, profile)` gives feasible variants, best first.
+    `alternatives(graph, groups)` are groups of several anchors, taken where they save time (see alternatives.py).
     Raises UnsupportedError, naming the ONNX node, when a group has no variant.
     """
     given = (*graph.inputs, *graph.constants)
@@ -77,11 +87,12 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
     have: dict[str, set[Layout]] = {name: {PLAIN} for name in (*given, *graph.captures)}
     planned: list[PlannedGroup] = []
     regions: dict[tuple[str, int], Plan] = {}
-    for group in cover(graph):
+    groups = cover(graph)
+    for group in take_alternatives(groups, worthwhile(groups, alternatives(graph, groups), profile, variants)):
         op = op_named(group.anchor.op)
         if op.is_control_flow:
             chosen = region_variant(group)
-            regions |= _plan_regions(group.anchor, profile, cover, variants)
+            regions |= _plan_regions(group.anchor, profile, cover, variants, alternatives)
         elif op.is_view and not group.epilogue:
             chosen = view_variant(group)
         else:

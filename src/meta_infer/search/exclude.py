@@ -32,13 +32,14 @@ def is_excluded(variant: Variant, names: Sequence[str]) -> bool:
 def without_excluded(variants: Variants, names: Sequence[str], warn: Callable[[str], None]) -> Variants:
     """`variants` without those that `names` exclude.
 
-    A group that nothing else computes keeps them, with a warning: a package without it could not be.
+    A group that nothing else computes keeps them, with a warning: a package without it could not be. Groups of several
+    anchors do not: they stand in for others.
     """
     def kept(group: Group, profile: Profile) -> Iterator[Variant]:
         offered = list(variants(group, profile))
         left = [variant for variant in offered if not is_excluded(variant, names)]
-        if offered and not left:
+        if offered and not left and not group.prologue:
             warn(f"{group.label}: nothing but what was excluded computes it, {offered[0].kernel} is used all the same")
-        yield from left or offered
+        yield from left if group.prologue else left or offered
 
     return kept if names else variants
