@@ -40,7 +40,7 @@ def int8_conv(rng: np.random.Generator, shape: Sequence[int], out_channels: int,
     epilogue = requantised(rng, (out_channels, 1, 1)) if requantise else []
     constants = ["w", *(["zero"] if known_zero and zero is not None else []), *(["points"] if w_zero else []),
                  *(name for step in epilogue for name in step.extra)]
-    sizes: list[Dim] = [Symbol("N", 1, 4).dim, shape[1], Symbol("H", 3, 64).dim, Symbol("W", 3, 64).dim]
+    sizes: list[Dim] = [Symbol("N", 1, 4).dim, shape[1], Symbol("H", 5, 64).dim, Symbol("W", 5, 64).dim]
     shapes: Shapes | None = {"x": tuple(sizes)} if dynamic else None
     return make_group("ConvInteger", inputs, {"kernel_shape": kernel, "strides": strides, "pads": pads,
                                               "dilations": dilations, "group": group},
@@ -56,7 +56,7 @@ def random_int8_conv(rng: np.random.Generator, *, pointwise: bool = False, depth
     pads = (0, 0, 0, 0) if pointwise else tuple(rng.integers(0, 3, 4).tolist())
     least = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     channels, out = rng.integers(1, 68, 2).tolist()
-    height, width = (int(rng.integers(max(size, 3), size + 14)) for size in least)
+    height, width = (int(rng.integers(max(size, 5), size + 14)) for size in least)
     types = (np.uint8 if rng.random() < 0.7 else np.int8, np.int8 if rng.random() < 0.7 else np.uint8)
     info = np.iinfo(types[0])
     zero = int(rng.integers(info.min, info.max, endpoint=True)) if rng.random() < 0.7 else None

@@ -5,6 +5,8 @@
     quads   8-bit activations and weights as they are, four products a lane (vpdpbusd, sdot, usdot), where the
             instruction set has that. Zero points are taken off through the sums of the weights.
 
+    floats  both as float32, one product a lane, for what sums few products (depthwise): exact up to 2^24.
+
 `pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: it is no path.
 """
 
@@ -18,7 +20,7 @@ from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, splat
-from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType
+from meta_infer.support.dtypes import FLOAT32, INT8, INT16, INT32, UINT8, DType
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,19 @@ class DotPath:
 
     def shift(self, dtype: DType) -> int:
         """What is added to numbers of `dtype` so that they are numbers of the path, zero point and all."""
-        return 0 if self.terms == 2 or dtype == self.x else 128 if self.x == UINT8 else -128
+        return 0 if self.terms < 4 or dtype == self.x else 128 if self.x == UINT8 else -128
 
     def stored(self, value: Expr, zero: Expr) -> Expr:
         """Activations in the path's type; `zero` is their zero point, int32."""
-        if self.terms == 2:
-            return cast(value, INT16) - splat(cast(zero, INT16), value.type.lanes)
+        if self.terms < 4:
+            return cast(value, self.x) - splat(cast(zero, self.x), value.type.lanes)
         if value.type.dtype == self.x:
             return value
         return bitcast(value ^ const(-128 if value.type.dtype == INT8 else 128, value.type), self.x)
 
     def padding(self, zero: Expr, dtype: DType) -> Expr:
         """What stands for a zero in memory of the path."""
-        return const(0, self.type_of(1)) if self.terms == 2 else cast(zero + self.shift(dtype), self.x)
+        return const(0, self.type_of(1)) if self.terms < 4 else cast(zero + self.shift(dtype), self.x)
 
     def type_of(self, lanes: int) -> Type:
         return Type(self.x, lanes)
@@ -61,6 +63,7 @@ class DotPath:
 
 
 PAIRS = DotPath("pairs", INT16, INT16, 2)
+FLOATS = DotPath("floats", FLOAT32, FLOAT32, 1)
 _UNSIGNED = DotPath("quads", UINT8, INT8, 4)
 _SIGNED = DotPath("quads", INT8, INT8, 4)
 

@@ -8,6 +8,7 @@ from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_chain import CONV_CHAIN
 from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
+from meta_infer.kernels.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
 from meta_infer.kernels.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv_first import CONV_FIRST
 from meta_infer.kernels.conv_generic import CONV_GENERIC
@@ -67,6 +68,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_WINOGRAD,
     CONV_TRANSPOSE,
     CONV_INT8,
+    CONV_DEPTHWISE_INT8,
     CONV_LANES,
     CONV_INDIRECT,
     CONV_GENERIC,
