@@ -13,7 +13,8 @@
 
 The scale may be a factor of the scores, of the queries or of the keys, or several. Masks may be added, or put minus
 infinity or the lowest number in the place of scores (Where). Products of three dims are attention of one head. Heads
-may be cut out of one tensor (attention_operands.py). What lies between the products has no other reader.
+may be cut out of one tensor (attention_operands.py). A constant mask that hides what comes later becomes an attribute.
+What lies between the products has no other reader.
 """
 
 from __future__ import annotations
@@ -80,7 +81,12 @@ def _raise(edit: Edit, node: Node) -> bool:
     attrs: dict[str, Attr] = {"scale": scores.scale * q.scale * k.scale}
     inputs = [_placed(edit, part, name, attrs) for part, name in zip((q, k, v), "qkv", strict=True)]
     if scores.masks:
-        inputs.append(_one_mask(edit, scores.masks, rank, origins))
+        mask = _one_mask(edit, scores.masks, rank, origins)
+        offset = _frontier(edit.constant(mask))
+        if offset is None:
+            inputs.append(mask)
+        else:
+            attrs |= {"causal": True, "offset": offset}
     _emit(edit, node, tuple(inputs), attrs, origins)
     return True
 
@@ -177,6 +183,22 @@ def _one_mask(edit: Edit, masks: tuple[_Mask, ...], rank: int, origins: list[Nod
     if rank == 3 and len(shape) == 3:
         mask = edit.emit("Reshape", (mask,), {"shape": (shape[0], 1, *shape[1:])}, origins=origins)
     return mask
+
+
+def _frontier(mask: np.ndarray | None) -> int | None:
+    """The offset of the frontier that a constant mask draws, when query i sees just the keys up to i + offset."""
+    if mask is None or mask.ndim < 2 or mask.size == 0 or mask.size != mask.shape[-1] * mask.shape[-2]:
+        return None
+    rows = mask.reshape(mask.shape[-2:])
+    if rows.dtype == np.bool_:
+        seen = rows
+    elif bool(((rows == 0) | (rows <= LOWEST)).all()):
+        seen = rows == 0
+    else:
+        return None
+    offset = int(seen[0].sum()) - 1
+    frontier = np.arange(rows.shape[1]) <= np.arange(rows.shape[0])[:, None] + offset
+    return offset if offset >= 0 and not seen.all() and bool((seen == frontier).all()) else None
 
 
 def _term(edit: Edit, mask: _Mask, origins: list[Node]) -> str:
