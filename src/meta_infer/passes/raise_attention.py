@@ -117,8 +117,8 @@ def _mask_of(edit: Edit, node: Node) -> tuple[str, _Mask] | None:
             if keeps_shape(edit, x, node) and edit.constant(x) is None and _leads_to_product(edit, x):
                 return x, _Mask(other)
     if node.op == "Where":
-        condition, *sides = node.inputs
-        for x, other, keeps in ((*sides, True), (*sides[::-1], False)):
+        condition, first, second = node.inputs
+        for x, other, keeps in ((first, second, True), (second, first, False)):
             fill = edit.uniform(other)
             if fill is not None and fill <= LOWEST and keeps_shape(edit, x, node):
                 return x, _Mask(condition, fill, keeps)
@@ -187,9 +187,9 @@ def _one_mask(edit: Edit, masks: tuple[_Mask, ...], rank: int, origins: list[Nod
 
 def _frontier(mask: np.ndarray | None) -> int | None:
     """The offset of the frontier that a constant mask draws, when query i sees just the keys up to i + offset."""
-    if mask is None or mask.ndim < 2 or mask.size == 0 or mask.size != mask.shape[-1] * mask.shape[-2]:
+    if mask is None or mask.ndim < 2 or mask.size == 0 or mask.size != mask.shape[-2] * mask.shape[-1]:
         return None
-    rows = mask.reshape(mask.shape[-2:])
+    rows = mask.reshape(mask.shape[-2], mask.shape[-1])
     if rows.dtype == np.bool_:
         seen = rows
     elif bool(((rows == 0) | (rows <= LOWEST)).all()):
