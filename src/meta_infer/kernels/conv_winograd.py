@@ -37,15 +37,13 @@ def _fits(conv: ConvShape | None) -> bool:
 
 def _knob_values(plan: WinogradConv) -> dict[str, KnobValue]:
     return {"vectors": plan.vectors, "columns": plan.columns, "groups": plan.groups, "out_pass": plan.out_pass,
-            "chunk_passes": plan.chunk_passes, "in_pass": plan.in_pass, "ahead": int(plan.is_ahead),
-            "fused": int(plan.is_fused), "shared": int(plan.is_shared)}
+            "in_pass": plan.in_pass, "ahead": int(plan.is_ahead), "shared": int(plan.is_shared)}
 
 
 def _with_knobs(conv: ConvShape, m: int, values: Mapping[str, KnobValue], profile: Profile) -> WinogradConv:
     v = {name: int(value) for name, value in values.items()}
     return WinogradConv(conv, m, profile.lanes(FLOAT32), v["vectors"], v["columns"], v["groups"], v["out_pass"],
-                        v["chunk_passes"], v["in_pass"], bool(v["ahead"]), bool(v["fused"]),
-                        bool(v["shared"]))
+                        v["in_pass"], bool(v["ahead"]), bool(v["shared"]))
 
 
 def _variant(group: Group, plan: WinogradConv, name: str, profile: Profile) -> Variant:
@@ -74,8 +72,8 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
     plan = _plan_of(group, variant, profile)
     tried: dict[str, set[int]] = {
         "vectors": {1, 2, 3, 4}, "columns": {2, 3, 4, 6, 8, 12}, "groups": {1, 2, 4, 8, 16},
-        "out_pass": {1, 2, 4, 8, len(plan.sizes)}, "chunk_passes": {1, 2, 4, 8}, "in_pass": {4, 8, 16, plan.in_blocks},
-        "ahead": {0, 1}, "fused": {0, 1}, "shared": {0, 1},
+        "out_pass": {1, 2, 4, 8, len(plan.sizes)}, "in_pass": {4, 8, 16, plan.in_blocks},
+        "ahead": {0, 1}, "shared": {0, 1},
     }
     return tuple(Knob(name, tuple(sorted(values | {int(variant.knobs[name])}))) for name, values in tried.items())
 
@@ -89,7 +87,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
         return Refusal(full, "shape", f"{plan.vectors} vectors of {plan.out_blocks} output blocks")
     if plan.columns > most_columns(plan.vectors, simd_registers(profile)):
         return Refusal(full, "registers", f"{plan.vectors} x {plan.columns} sums and their operands")
-    if plan.out_pass > len(plan.sizes) or plan.chunk_passes > plan.passes or plan.in_pass > plan.in_blocks:
+    if plan.out_pass > len(plan.sizes) or plan.in_pass > plan.in_blocks:
         return Refusal(full, "shape", "a pass of more than there is")
     if isinstance(plan.tiles, int) and plan.groups > -(-plan.tiles // plan.columns):
         return Refusal(full, "shape", f"{plan.slots} tiles of {plan.tiles}")

@@ -105,7 +105,7 @@ class InputTransform:
         at = b.let(((image + top) * width + left) * block, "at")
         with b.when(top.ge(0) & (top + side).le(height)), b.loop(low, high, name="c") as c:
             values = [b.let(b.load(self.x, at + (width * r + c) * block, block), "d") for r in range(side)]
-            keep(c, emit_program(b, program, values, plan.is_fused))
+            keep(c, emit_program(b, program, values))
         with b.otherwise():
             self._edge(b, image, top, left, (low, high), keep)
 
@@ -123,7 +123,7 @@ class InputTransform:
         with b.loop(*columns, name="c") as c:
             loaded = [b.let(b.load(self.x, at + c * block, block), "d") for at in rows]
             values = [b.let(select(known, value, 0.0), "d") for known, value in zip(inside, loaded, strict=True)]
-            keep(c, emit_program(b, linear_program(transforms(plan.m).input), values, plan.is_fused))
+            keep(c, emit_program(b, linear_program(transforms(plan.m).input), values))
 
     def _horizontal(self, b: Builder, row: TileRow, ib: Expr, coming: Expr) -> None:
         """Meanwhile the input of block `coming` is asked for, which is too short a stream for the processor to see."""
@@ -140,7 +140,7 @@ class InputTransform:
                 b.prefetch(self.x, ahead + offset)
             values = [b.let(b.load(self.half, r * pitch + (t * plan.m + c) * block, block), "d") for c in range(side)]
             place = b.let(to + r * (side * plan.input_pitch) + t * block, "place")
-            for c, value in enumerate(emit_program(b, program, values, plan.is_fused)):
+            for c, value in enumerate(emit_program(b, program, values)):
                 b.store(self.v, place + c * plan.input_pitch, value)
 
     def _clear(self, b: Builder, tiles: TileBlock, first: Expr | int, last: Expr | int) -> None:

@@ -1,17 +1,17 @@
 """The loop nest of a Winograd convolution over blocked channels.
 
-    chunk: a block of tiles, some passes over output channels
-        V[point][input block][tile][c] = B^T d B                        winograd_input.py; scratch, or made by a launch
-        for pass:                                                       of its own that all passes share
-            for point:  for register tile of output blocks:  for group of tiles:
-                M[point][output block][tile][c] = sum over input channels of U * V             (scratch)
-            for row of tiles, output block:
-                for column of M, tile:  half = A^T M                                           (scratch)
-                for row of outputs, tile:  y = epilogue(half A + bias)
+    chunk: a block of tiles, a pass over some output channels
+        V[point][input block][tile][c] = B^T d B               winograd_input.py; or made by a launch of its own that
+        for point:  for register tile:  for group of tiles:    all passes share
+            M[point][output block][tile][c] = sum over input channels of U * V                  (scratch)
+        for row of tiles, output block:
+            for column of M, tile:  half = A^T M                                                (scratch)
+            for row of outputs, tile:  y = epilogue(half A + bias)
 
     U [pass][point][register tile][input block][c][v][c] are the weights, transformed at build.
 
-For each point the weights stream by once for a block while V[point] stays in L1 or L2.
+For each point the weights stream by once for a block while V[point] stays in L1 or L2. V that is not shared lies one
+point behind M in the same memory, which halves what has to stay in L2.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _write_output(b: Builder, plan: WinogradConv, tiles: TileBlock, one: Pass, m
         with b.loop(0, side, name="c") as c, b.loop(0, row.count, name="t") as t:
             values = [b.let(b.load(m, at + (c + r * side) * plan.output_pitch + t * block, block), "p")
                       for r in range(side)]
-            for r, value in enumerate(emit_program(b, program, values, plan.is_fused)):
+            for r, value in enumerate(emit_program(b, program, values)):
                 b.store(half, ((c + r * side) * plan.slots + t) * block, value)
         offset = b.let(b.load(bias, ob * block, block), "bias")
         rows = b.let(minimum(height - row.y, plan.m), "rows")
@@ -164,7 +164,7 @@ def _write_output(b: Builder, plan: WinogradConv, tiles: TileBlock, one: Pass, m
 
         def outputs(r: Expr, t: Expr, limit: Expr | None) -> None:
             values = [b.let(b.load(half, ((r * side + c) * plan.slots + t) * block, block), "p") for c in range(side)]
-            results = [b.var(value + offset, "y") for value in emit_program(b, program, values, plan.is_fused)]
+            results = [b.var(value + offset, "y") for value in emit_program(b, program, values)]
             epilogue.finish(b, [results], row.n, ob, b.let(row.y + r, "y"), b.let(row.x + t * plan.m, "x"), limit)
 
         with b.loop(0, rows, name="r") as line:
@@ -211,27 +211,22 @@ def lower_winograd(group: Group, plan: WinogradConv, layouts: Mapping[str, Layou
     buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
     buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
     epilogue = Epilogue(group, conv.y, buffers, layouts, plan.block)
-    m = b.scratch("m", FLOAT32, (plan.points + plan.is_in_place) * plan.output_pitch)
-    v = source if plan.is_shared else m if plan.is_in_place else b.scratch("v", FLOAT32,
-                                                                           plan.points * plan.input_pitch)
-    half = b.scratch("half", FLOAT32, plan.half_elements)
-    pass_groups = -(-plan.passes // plan.chunk_passes)
+    m, half = (b.scratch(n, FLOAT32, size) for n, size in (("m", plan.product_elements), ("half", plan.half_elements)))
+    v = source if plan.is_shared else m
     blocks_dim = b.dim(plan.tile_blocks)
-    with b.chunks(blocks_dim * pass_groups) as chunk:
+    with b.chunks(blocks_dim * plan.passes) as chunk:
         index, part = b.let(chunk % blocks_dim, "tile_block"), b.let(chunk // blocks_dim, "part")
         tiles = tile_block(b, plan, index)
-        start = const(plan.input_pitch if plan.is_in_place else 0)
         if plan.is_shared:
             start = b.let(index * (plan.points * plan.input_pitch), "v_block")
-        if not plan.is_shared:
+        else:
+            start = const(plan.input_pitch)
             InputTransform(plan, source, half, v, start).write(b, tiles, 0, plan.in_blocks)
-        step = plan.chunk_passes * plan.out_pass
-        stop = b.let(minimum(part * step + step, len(plan.sizes)), "stop")
-        with b.loop(part * step, stop, plan.out_pass, name="out") as out:
-            last = b.let(minimum(out + plan.out_pass, stop), "out_end")
-            one = Pass(out, last, block_of(b, plan, out), block_of(b, plan, last))
-            Products(plan, w, v, start, m).write(b, one, tiles.groups)
-            _write_output(b, plan, tiles, one, m, half, bias, epilogue)
+        first = b.let(part * plan.out_pass, "first_tile")
+        last = b.let(minimum(first + plan.out_pass, len(plan.sizes)), "last_tile")
+        one = Pass(first, last, block_of(b, plan, first), block_of(b, plan, last))
+        Products(plan, w, v, start, m).write(b, one, tiles.groups)
+        _write_output(b, plan, tiles, one, m, half, bias, epilogue)
     func, dims = b.finish()
     weight, channels = conv.weight.name, int(conv.weight.shape[0])               # type: ignore[arg-type]
     known_bias = group.constants[conv.bias.name] if conv.bias is not None else None

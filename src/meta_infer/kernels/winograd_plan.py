@@ -1,7 +1,7 @@
 """How a Winograd convolution is cut up: tiles of a block, register tiles, passes over output channels; what it costs.
 
 A *tile* is m x m outputs, a *point* one of the (m+2)^2 places of a transformed tile. A *block* is `groups` times
-`columns` tiles, neighbours in the order image, row, column; a *pass* is some output channels of a block.
+`columns` tiles, neighbours in the order image, row, column; a *pass* is some output channels of a block: a chunk.
 """
 
 from __future__ import annotations
@@ -59,10 +59,8 @@ class WinogradConv:
     columns: int                  # ... by tiles
     groups: int                   # register tiles side by side in a block of tiles
     out_pass: int                 # register tiles, in output channels, of a pass
-    chunk_passes: int             # passes of a chunk
     in_pass: int                  # input blocks whose products are summed before the sums are stored
     is_ahead: bool                # weights are asked for one register tile before their use
-    is_fused: bool                # transforms multiply and add in one operation
     is_shared: bool               # a launch of its own transforms the input, for all passes
 
     @property
@@ -127,21 +125,24 @@ class WinogradConv:
         return sum(self.sizes[:self.out_pass])
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether the products of a point take the place of the point before, whose input nobody reads again."""
-        return not self.is_shared and self.chunk_passes == 1
-
-    @property
     def input_pitch(self) -> int:
         """Elements from point to point of transformed input, an odd number of cache lines: else the points of a tile,
-        written one after another, would share few sets of the cache."""
-        wide = max(self.in_blocks, self.pass_blocks) if self.is_in_place else self.in_blocks
+        written one after another, would share few sets of the cache.
+
+        Input that is not shared lies where the products go: those of a point take the place of the point before.
+        """
+        wide = self.in_blocks if self.is_shared else max(self.in_blocks, self.pass_blocks)
         return _odd_lines(wide * self.slots * self.block)
 
     @property
     def output_pitch(self) -> int:
         """Elements from point to point of the products."""
-        return self.input_pitch if self.is_in_place else _odd_lines(self.pass_blocks * self.slots * self.block)
+        return _odd_lines(self.pass_blocks * self.slots * self.block) if self.is_shared else self.input_pitch
+
+    @property
+    def product_elements(self) -> int:
+        """Scratch for the products, and for the input that they replace."""
+        return (self.points + (not self.is_shared)) * self.output_pitch
 
     @property
     def half_columns(self) -> int:
@@ -155,10 +156,7 @@ class WinogradConv:
 
     @property
     def scratch_bytes(self) -> int:
-        points = self.points * self.output_pitch
-        if not self.is_shared:
-            points += self.input_pitch * (1 if self.is_in_place else self.points)
-        return (points + self.half_elements) * 4
+        return (self.product_elements + self.half_elements) * 4
 
     @property
     def weight_elements(self) -> int:
@@ -213,9 +211,8 @@ def plan_winograd(conv: ConvShape, m: int, profile: Profile) -> WinogradConv:
     per_tile = in_blocks * block * block * vectors * 4                    # bytes of weights at a point
     in_passes = min(in_blocks, -(-per_tile // l1_bytes(profile)))
     weight_bytes = (m + TAPS - 1)**2 * in_blocks * out_blocks * block**2 * 4
-    return WinogradConv(conv, m, block, vectors, columns, groups, -(-everything // passes), 1,
-                        -(-in_blocks // in_passes), is_ahead=weight_bytes > l2_bytes(profile) // 2, is_fused=True,
-                        is_shared=passes > 1)
+    return WinogradConv(conv, m, block, vectors, columns, groups, -(-everything // passes),
+                        -(-in_blocks // in_passes), weight_bytes > l2_bytes(profile) // 2, passes > 1)
 
 
 def expected_cost(plan: WinogradConv, profile: Profile) -> float:

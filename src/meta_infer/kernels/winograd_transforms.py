@@ -167,33 +167,23 @@ def linear_program(matrix: Matrix) -> LinearProgram:
     return LinearProgram(inputs, tuple(steps), tuple(tuple(row.items()) for row in rows))
 
 
-def emit_program(b: Builder, program: LinearProgram, values: Sequence[Expr], is_fused: bool) -> list[Expr]:
-    """The outputs of `program` on registers `values`, in order.
-
-    `is_fused` multiplies and adds in one operation. Apart they are more operations, but they go to more units where
-    those that multiply also feed the stores (Zen), and a product is computed once for sums of either sign.
-    """
-    known, products = [*values], dict[tuple[int, Fraction], Expr]()
-
-    def product(value: int, factor: Fraction) -> Expr:
-        if factor == 1:
-            return known[value]
-        if (value, factor) not in products:
-            products[value, factor] = b.let(known[value] * float(factor), "m")
-        return products[value, factor]
+def emit_program(b: Builder, program: LinearProgram, values: Sequence[Expr]) -> list[Expr]:
+    """The outputs of `program` on registers `values`, in order."""
+    known = [*values]
 
     def total(terms: Sum) -> Expr:
-        # A term that is no product of its own comes first, else one that is added.
-        first, *others = sorted(terms, key=lambda term: (abs(term[1]) != 1, term[1] < 0))
-        result = product(first[0], abs(first[1]))
-        result = result if first[1] > 0 else -result
+        # A term without a factor comes first, then one whose sign alone changes.
+        (first, factor), *others = sorted(terms, key=lambda term: (term[1] != 1, abs(term[1]) != 1))
+        result = known[first]
+        if factor != 1:
+            result = -result if factor == -1 else result * float(factor)
         for value, factor in others:
-            if is_fused and abs(factor) != 1:
-                result = mad(const(float(factor), result.type), known[value], result)
-            elif factor > 0:
-                result = result + product(value, factor)
+            if factor == 1:
+                result = result + known[value]
+            elif factor == -1:
+                result = result - known[value]
             else:
-                result = result - product(value, -factor)
+                result = mad(const(float(factor), result.type), known[value], result)
         return result
 
     for step in program.steps:
