@@ -41,7 +41,7 @@ def _epilogue_reads(group: Group) -> set[str]:
     return {name for node in group.epilogue for name in node.inputs}
 
 
-def _fold(b: Builder, x: Buffer, first: Expr, count: Expr, lanes: int, is_max: bool) -> Expr:
+def fold_plane(b: Builder, x: Buffer, first: Expr, count: Expr, lanes: int, is_max: bool) -> Expr:
     """Sum or maximum of `count` vectors of `lanes` that lie one after another from element `first`."""
     start = const(identity("max", x.dtype) if is_max else 0, Type(x.dtype, lanes))
     acc = [b.var(start, "acc") for _ in range(_REGISTERS)]
@@ -72,7 +72,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         positions = b.dim(size)
         first = b.let(plane * positions * block, "first")
         if block > 1:
-            total = _fold(b, buffers[x.name], first, positions, block, is_max)
+            total = fold_plane(b, buffers[x.name], first, positions, block, is_max)
         else:
             total = _plain_total(b, buffers[x.name], x, first, positions, is_max, profile)
         value = total if is_max else b.let(total / cast(maximum(positions, 1), x.dtype), "mean")
@@ -89,7 +89,7 @@ def _plain_total(b: Builder, buffer: Buffer, x: Value, first: Expr, positions: E
     """Fold a dense plane: whole vectors, then what is left one by one."""
     lanes = profile.lanes(x.dtype)
     total = b.var(reduce("max" if is_max else "+",
-                         _fold(b, buffer, first, b.let(positions // lanes, "vectors"), lanes, is_max)), "sum")
+                         fold_plane(b, buffer, first, b.let(positions // lanes, "vectors"), lanes, is_max)), "sum")
     with b.loop(b.let(positions // lanes * lanes, "rest"), positions, name="p") as p:
         value = b.load(buffer, first + p)
         b.assign(total, maximum(value, total) if is_max else total + value)

@@ -53,6 +53,7 @@ from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTE
 from meta_infer.kernels.sizes import SIZES
 from meta_infer.kernels.slice import SLICE
 from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.squeeze import SQUEEZE
 from meta_infer.kernels.top_k import TOP_K
 from meta_infer.kernels.transpose import TRANSPOSE
 from meta_infer.kernels.tree_walk import TREE_WALK
@@ -60,6 +61,7 @@ from meta_infer.kernels.unique import UNIQUE
 
 KERNELS: tuple[Kernel, ...] = (
     CONV_CHAIN,
+    SQUEEZE,
     CONV_POINTWISE,
     CONV_DEPTHWISE,
     CONV_FIRST,
