@@ -83,7 +83,7 @@ def test_bandwidth_survives_without_a_memory_size() -> None:
 
 def test_the_full_form() -> None:
     profile = parse_profile(FULL, "x.yaml")
-    assert (profile.isa, profile.simd_bits, profile.has_fma) == ("x86-64-v3", 256, True)
+    assert (profile.isa, profile.simd_bits, profile.has_fma) == ("x86-64-v3-vnni", 256, True)
     assert {"avx2", "avx_vnni", "sse2"} <= profile.features
     assert (profile.lanes(FLOAT32), profile.lanes(FLOAT64), profile.lanes(INT8)) == (8, 4, 32)
     assert profile.macs_per_second(FLOAT32) == 16 * 2e9 * 4

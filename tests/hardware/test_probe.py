@@ -48,7 +48,7 @@ def test_a_whole_system(tmp_path: Path) -> None:
         "proc/meminfo": "MemTotal:  2048 kB\nMemFree: 1 kB\n",
         "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq": "3500000\n",
     }), cpus=frozenset({0, 1}))
-    assert (profile.isa, profile.cores, profile.clock_ghz) == ("x86-64-v3", 2, 3.5)
+    assert (profile.isa, profile.cores, profile.clock_ghz) == ("x86-64-v3-vnni", 2, 3.5)
     assert "avx_vnni" in profile.features, "an extension above the level is kept"
     # What one core lacks, or is no extension, is dropped.
     assert not {"avx512f", "hypervisor"} & profile.features
@@ -79,7 +79,7 @@ def test_a_system_that_states_nonsense(tmp_path: Path) -> None:
 def test_an_arm_system(tmp_path: Path) -> None:
     text = "processor\t: 0\nFeatures\t: fp asimd asimddp crc32\nCPU part\t: 0xd0b\n\n"
     profile = probed(make_system(tmp_path, {"proc/cpuinfo": text}), architecture="aarch64")
-    assert (profile.isa, profile.simd_bits, profile.has_fma) == ("aarch64", 128, True)
+    assert (profile.isa, profile.simd_bits, profile.has_fma) == ("aarch64-dot", 128, True)
     assert profile.features == {"fp", "asimd", "asimddp"}
 
 

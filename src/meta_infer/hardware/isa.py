@@ -60,9 +60,21 @@ EXTENSIONS = frozenset().union(*(isa.features for isa in ISAS)) | {
 }
 
 
+PRODUCTS = frozenset({"avx_vnni", "avx512_vnni", "asimddp", "i8mm"})
+"""Features that are products of 8-bit integers."""
+
+
 def isa_named(name: str) -> Isa:
     """The instruction set called `name`. Raises KeyError for an unknown one."""
     return _BY_NAME[name]
+
+
+def with_products(name: str, features: Set[str]) -> str:
+    """The instruction set `name`, or the one that adds to it the products of 8-bit integers that `features` have."""
+    base = isa_named(name)
+    more = [isa for isa in ISAS if base.features < isa.features <= features and isa.architecture == base.architecture
+            and isa.features - base.features <= PRODUCTS]
+    return max(more, key=lambda isa: len(isa.features)).name if more else name
 
 
 def highest_isa(architecture: str, features: Set[str]) -> Isa | None:

@@ -83,7 +83,7 @@ class Profile:
             name=chip.name,
             kind=device.kind,
             backend=chip.backend,
-            isa=device.isa,
+            isa=isa.with_products(device.isa, features) if device.isa else None,
             features=features,
             simd_bits=device.simd_bits or (implied.simd_bits if implied else 0),
             has_fma="fma" in features or (implied is not None and implied.has_fma),

@@ -98,9 +98,10 @@ def _work(problem: Problem, path: DotPath, tiles: int) -> Work:
     line = each if problem.is_flat else each * usual_upper(conv.in_spatial[1])
     images = conv.y.shape[0] if isinstance(conv.y.shape[0], int) else 1
     halo = 0 if problem.is_flat else line * max(0, problem.rows(1) - conv.strides[0])
-    # Half of the float operations: sums of two products or more run at twice their rate at least.
+    # Half of the float operations: sums of two products or more run at twice their rate at least. Half of that again,
+    # since every chunk stages its input anew: fewer chunks of more output channels do that less often.
     return Work(images, tiles, usual_upper(problem.lines), 1, line * (1 if problem.is_flat else conv.strides[0]), halo,
-                weights * path.weight.bytes, float(weights) * places)
+                weights * path.weight.bytes, float(weights) * places / 2)
 
 
 def _default_tile(problem: Problem, path: DotPath, profile: Profile) -> tuple[int, int]:
