@@ -26,6 +26,12 @@ _CHECKED_BEFORE = (
 _IMPORTERS_GIVE_WHAT_FITS = (
     # Importers resolve axes, shapes, pads and seeds, and refuse what does not fit with a message of their own.
     ("ops/assert_shape.py", "has not the rank of"),
+    ("ops/dot_product_attention.py", "does not come in the order"),
+    ("ops/dot_product_attention.py", "should have four dimensions"),
+    ("ops/dot_product_attention.py", " heads, not "),
+    ("ops/dot_product_attention.py", " heads of queries are no multiple of "),
+    ("ops/dot_product_attention.py", "should be floats of one type"),
+    ("ops/dot_product_attention.py", "should be bhsd or bshd"),
     ("ops/expand.py", "does not expand to"),
     ("ops/normalization.py", "is outside the "),
     ("ops/one_hot.py", "is outside the output of indices"),

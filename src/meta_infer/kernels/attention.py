@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
@@ -31,7 +30,7 @@ from meta_infer.kernels.attention_block import (
 from meta_infer.kernels.attention_problem import Problem, problem_of, strides_of
 from meta_infer.kernels.collapse import keeps_shape
 from meta_infer.kernels.fold import each_vector
-from meta_infer.kernels.gemm_tile import Tile
+from meta_infer.kernels.gemm_tile import Tile, fits_registers, registers_of
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.point import Point, apply_nodes, bind, store_outputs
 from meta_infer.ops.dot_product_attention import ORDERS
@@ -48,16 +47,12 @@ KEYS = 128
 _SHARE, _POWER = 0.8, 40
 
 
-def _registers(profile: Profile) -> int:
-    return isa_named(profile.isa).simd_registers if profile.isa else 16
-
-
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     problem = problem_of(group)
     if problem is None or not keeps_shape(group) or group.prologue:
         return
     lanes = profile.lanes(problem.dtype)
-    widest = 4 if _registers(profile) >= 32 else 2
+    widest = 4 if registers_of(profile) >= 32 else 2
     vectors = min(max(PANEL // lanes, 1), widest)
     panels = max(1, min(CHUNK_QUERIES, _rounded(problem.q.steps, lanes * vectors)) // (lanes * vectors))
     keys = _smallest_block(problem)
@@ -105,9 +100,8 @@ def _tuned(problem: Problem, variant: Variant, profile: Profile) -> Variant | Re
     """The variant with its resources filled in, or why its knobs cannot be."""
     rows, vectors, panels, keys = (_number(variant.knobs[name]) for name in ("rows", "vectors", "panels", "keys"))
     tile, bytes_each = Tile(problem.dtype, profile.lanes(problem.dtype), vectors, rows), problem.dtype.bytes
-    registers = _registers(profile)
-    if rows * vectors + vectors + 1 > registers:
-        return Refusal(variant.knobs, "registers", f"{rows} x {vectors} accumulators of {registers} registers")
+    if not fits_registers(tile, profile):
+        return Refusal(variant.knobs, "registers", f"{tile} accumulators of {registers_of(profile)} registers")
     if panels > 1 and (panels // 2) * tile.columns >= _rounded(problem.q.steps, tile.columns):
         return Refusal(variant.knobs, "shape", f"{panels} panels are more than {problem.q.steps} queries fill")
     if keys > _smallest_block(problem):

@@ -31,14 +31,16 @@ from meta_infer.ir.loop import (
     splat,
 )
 from meta_infer.kernels.attention_problem import Problem, Strides, mask_index
-from meta_infer.kernels.attention_product import product
 from meta_infer.kernels.fold import each_vector
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile
+from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
 from meta_infer.kernels.lane_transpose import transpose_lanes
 from meta_infer.kernels.power import power_of, powers_of
 from meta_infer.support.dtypes import INT32
 
 HIDDEN = float("-inf")
+# Steps in a turn of the products' loops. They are short, as deep as a head is wide or as a block has keys: a loop of few
+# turns whose end is foretold wrongly costs a tenth of it, and of these there are few enough for that to be rare.
+UNROLL = 4
 # Keys whose scores are raised together: as many chains of dependent operations.
 KEYS_AT_ONCE = 2
 
@@ -219,8 +221,8 @@ def score_block(b: Builder, work: Work, problem: Problem, block: Block, spot: Sp
     with each_tile(b, tile, block.count) as (first, size):
         def body(rows: int) -> None:
             keys = [b.let(block.k_at + (first + r) * block.k_strides.step, "key") for r in range(rows)]
-            result = product(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
-                             const(problem.size))
+            result = multiply(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
+                              const(problem.size), unroll=UNROLL)
             at = b.let(first * columns, "at")
             for r, row in enumerate(result):
                 if problem.softcap <= 0:
@@ -291,8 +293,8 @@ def add_values(b: Builder, work: Work, problem: Problem, block: Block, spot: Spo
                     start = [[b.load(work.sums, sums + (r * width + v * lanes), lanes)
                               * splat(b.load(work.factors, first + r), lanes) for v in range(part.vectors)]
                              for r in range(rows)]
-                    result = product(b, part, rows, work.scores, [b.let(first + r, "row") for r in range(rows)],
-                                     tile.columns, values, at, step, block.count, start)
+                    result = multiply(b, part, rows, work.scores, [b.let(first + r, "row") for r in range(rows)],
+                                      tile.columns, values, at, step, block.count, start, UNROLL)
                     for r, row in enumerate(result):
                         for v, value in enumerate(row):
                             b.store(work.sums, sums + (r * width + v * lanes), value)
