@@ -38,8 +38,8 @@ from meta_infer.kernels.power import power_of, powers_of
 from meta_infer.support.dtypes import INT32
 
 HIDDEN = float("-inf")
-# Steps in a turn of the products' loops. They are short, as deep as a head is wide or as a block has keys: a loop of few
-# turns whose end is foretold wrongly costs a tenth of it, and of these there are few enough for that to be rare.
+# Steps in a turn of the products' loops. They are short, as deep as a head is wide or as a block has keys: of a loop of
+# sixty turns the end is foretold wrongly, which costs a twentieth of it, of one of sixteen seldom.
 UNROLL = 4
 # Keys whose scores are raised together: as many chains of dependent operations.
 KEYS_AT_ONCE = 2
