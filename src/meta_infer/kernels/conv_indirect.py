@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from math import ceil, isqrt
+from math import ceil, isqrt, prod
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
@@ -134,7 +134,8 @@ def _tile_cycles(reach: Reach, columns: int) -> float:
 def _passes(plan: IndirectConv, profile: Profile) -> int:
     """Passes over the input blocks: weights that come from L2 again and again run at L2's speed."""
     reach, l1 = plan.reach, l1_bytes(profile)
-    per_block = reach.taps.taps * reach.in_block * reach.block * plan.runs[0].vectors * 4
+    taps = max(prod(len(axis.taps) for axis in phase) for phase in reach.taps.phases)
+    per_block = taps * reach.in_block * reach.block * plan.runs[0].vectors * 4
     if reach.is_mixed or reach.in_blocks * per_block <= 3 * l1 // 2 or plan.rows * plan.width < 4 * plan.columns:
         return 1
     return -(-reach.in_blocks // max(1, l1 // 3 // per_block))

@@ -16,7 +16,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Expr, minimum
-from meta_infer.ir.shapes import ceildiv, usual_upper
+from meta_infer.ir.shapes import ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Cut, Work, cut
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_bias, pack_weights
@@ -35,6 +35,9 @@ from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.ops.attrs import ints_of
 from meta_infer.support.dtypes import FLOAT32
 
+# What its 1x1 convolutions reach of the multiply-adds' peak, stores far apart included.
+_SHARE_OF_PEAK = 0.85
+
 
 def _fits(group: Group, conv: ConvShape | None) -> bool:
     if conv is None or len(conv.kernel) != 2 or conv.group != 1 or conv.kernel != conv.strides or 0 in conv.y.shape:
@@ -48,9 +51,11 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     if conv is None or block == 1 or not _fits(group, conv):
         return
     inputs = operand_layouts(group, extra_inputs(group, conv), 4, block) | {conv.x.name: blocked(block)}
-    packed = blocks(conv.in_channels, block) * blocks(conv.out_channels, block) * block * block * conv.taps * 4
+    weights = blocks(conv.in_channels, block) * blocks(conv.out_channels, block) * block * block * conv.taps
+    places = usual_upper(product(conv.in_spatial))
     yield Variant("conv_transpose", "conv_transpose", inputs, {out: blocked(block) for out in group.outputs},
-                  packed_bytes=packed)
+                  packed_bytes=weights * 4, flops=2 * conv.taps * product(conv.x.shape) * conv.weight.shape[1],
+                  cost=2.0 * weights * places / _SHARE_OF_PEAK)
 
 
 def _pack(weight: np.ndarray, tiles: OutTiles, block: int) -> np.ndarray:

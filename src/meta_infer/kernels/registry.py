@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meta_infer.kernels.arg_reduce import ARG_REDUCE
 from meta_infer.kernels.attention import ATTENTION
+from meta_infer.kernels.channel_moves import CHANNEL_MOVES
 from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_chain import CONV_CHAIN
@@ -12,6 +13,7 @@ from meta_infer.kernels.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
 from meta_infer.kernels.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv_first import CONV_FIRST
 from meta_infer.kernels.conv_generic import CONV_GENERIC
+from meta_infer.kernels.conv_im2col import CONV_IM2COL
 from meta_infer.kernels.conv_indirect import CONV_INDIRECT
 from meta_infer.kernels.conv_int8 import CONV_INT8
 from meta_infer.kernels.conv_lanes import CONV_LANES
@@ -73,6 +75,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_DEPTHWISE_INT8,
     CONV_LANES,
     CONV_INDIRECT,
+    CONV_IM2COL,
     CONV_GENERIC,
     POOL,
     POOL_INDICES,
@@ -102,6 +105,7 @@ KERNELS: tuple[Kernel, ...] = (
     ATTENTION,
     ELEMENTWISE,
     TRANSPOSE,
+    CHANNEL_MOVES,
     CONCAT,
     SLICE,
     GATHER,
