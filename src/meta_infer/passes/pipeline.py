@@ -17,6 +17,7 @@ from meta_infer.passes.fuse_batch_norm import fuse_batch_norm
 from meta_infer.passes.fuse_conv_scale import fuse_conv_scale
 from meta_infer.passes.fuse_pad import fuse_pad
 from meta_infer.passes.inline_constant_branch import inline_constant_branch
+from meta_infer.passes.keep_narrow_weights import keep_narrow_weights
 from meta_infer.passes.raise_attention import raise_attention
 from meta_infer.passes.raise_gelu import raise_gelu
 from meta_infer.passes.raise_hard_sigmoid import raise_hard_sigmoid
@@ -35,6 +36,7 @@ Observer = Callable[[str, Graph, Graph], None]
 """Called with (pass, before, after) for every pass that changed something."""
 
 CANONICALIZE: tuple[Pass, ...] = (
+    keep_narrow_weights,
     fold_constants,
     inline_constant_branch,
     remove_identity,
