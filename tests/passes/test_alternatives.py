@@ -97,3 +97,25 @@ def test_overlap() -> None:
         take_alternatives(plain, both)
     for one in both:
         runs(graph, take_alternatives(plain, [one]))
+
+
+def test_channel_shuffle() -> None:
+    """The slices leave; what reads the first of them may stand before the second."""
+    four, five, one = "float32[1, 4, 4, 4]", "float32[1, 2, 2, 4, 4]", "steps = (1, 1, 1, 1), sizes = (1, 2, 4, 4)"
+    graph = graph_of(f"%a: T] = Relu(%x) %c: {four} = Concat(%x, %a) {{axis = 1}} "
+                     f"%r: {five} = Reshape(%c) {{shape = (1, 2, 2, 4, 4)}} "
+                     f"%t: {five} = Transpose(%r) {{perm = (0, 2, 1, 3, 4)}} "
+                     f"%s: {four} = Reshape(%t) {{shape = (1, 4, 4, 4)}} "
+                     f"%k: T] = Slice(%s) {{starts = (0, 0, 0, 0), {one}}} %p: T] = Conv(%k, %w) {DENSE} "
+                     f"%l: T] = Slice(%s) {{starts = (0, 2, 0, 0), {one}}} %y: T] = Add(%p, %l)")
+    plain = propose_covers(graph)
+    short, full = propose_alternatives(graph, plain)
+    assert short.group.label == "Concat+Reshape+Transpose+Reshape" and short.group.anchor.op == "Transpose"
+    assert full.group.outputs == ("k", "l") and full.group.anchor.outputs == ("l",)
+    for one_taken in (short, full):
+        runs(graph, take_alternatives(plain, [one_taken]))
+    read_twice = graph_of(f"%r: {five.replace('2, 2, 4', '2, 1, 4')} = Reshape(%x) {{shape = (1, 2, 1, 4, 4)}} "
+                          f"%t: float32[1, 1, 2, 4, 4] = Transpose(%r) {{perm = (0, 2, 1, 3, 4)}} "
+                          "%s: T] = Reshape(%t) {shape = (1, 2, 4, 4)} %y: float32[1, 1, 2, 4, 4] = Exp(%t)",
+                          "%y, %s")
+    assert proposed(read_twice) == []

@@ -1,6 +1,7 @@
 """Concat: every input is copied to its place, one launch each.
 
-In a blocked layout, channels concatenate as whole blocks when every input but the last fills its blocks.
+In a blocked layout, channels concatenate as whole blocks when every input but the last fills its blocks; else blocks
+of the result are merged from those of two inputs, in one launch (channel_moves.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import minimum
 from meta_infer.ir.shapes import Dim, divisible, product
+from meta_infer.kernels.channel_moves import lower_moves, moves_of, moves_variant
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.rows import GRAIN, copy_lanes, copy_run
 from meta_infer.support.dtypes import FLOAT32, DType
@@ -35,6 +37,11 @@ def variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if not on_channels or whole:
         layout = blocked(block)
         yield Variant("concat", "blocked", {n: layout for n in group.inputs}, {group.outputs[0]: layout})
+        return
+    moves = moves_of(group)
+    merged = moves_variant(group, moves, "concat", "merged", profile) if moves is not None else None
+    if merged is not None:
+        yield merged
 
 
 def _copy_box(dtype: DType, outer: Dim, inner: Dim, out_inner: Dim, offset: Dim, lanes: int) -> tuple:  # type: ignore[type-arg]
@@ -51,6 +58,10 @@ def _copy_box(dtype: DType, outer: Dim, inner: Dim, out_inner: Dim, offset: Dim,
 
 
 def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    if variant.name == "merged":
+        moves = moves_of(group)
+        assert moves is not None
+        return lower_moves(group, moves, profile, "concat")
     axis, out = _axis(group), group.values[group.outputs[0]]
     layout = layouts[out.name]
     out_shape = layout.physical(out.shape)

@@ -10,6 +10,7 @@ from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Variant
 from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.conv_chunks import l2_bytes
+from meta_infer.ops.registry import op_named
 
 ELEMENT_COST = 4.0
 """A node's pass over one element in cache, where nothing is multiplied."""
@@ -25,7 +26,9 @@ def value_bytes(value: Value) -> int:
 
 def alone_cost(group: Group, variants: Iterable[Variant]) -> float:
     """What the variants state, at least; where the first one states none, from its operations or, where those are not
-    counted, from the elements."""
+    counted, from the elements. Views cost nothing."""
+    if op_named(group.anchor.op).is_view and not group.epilogue:
+        return 0.0
     found = list(variants)
     first = next(iter(found), None)
     if first is not None and first.cost:

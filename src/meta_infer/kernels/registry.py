@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meta_infer.kernels.arg_reduce import ARG_REDUCE
 from meta_infer.kernels.attention import ATTENTION
+from meta_infer.kernels.channel_moves import CHANNEL_MOVES
 from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
 from meta_infer.kernels.concat import CONCAT
 from meta_infer.kernels.conv_chain import CONV_CHAIN
@@ -104,6 +105,7 @@ KERNELS: tuple[Kernel, ...] = (
     ATTENTION,
     ELEMENTWISE,
     TRANSPOSE,
+    CHANNEL_MOVES,
     CONCAT,
     SLICE,
     GATHER,
