@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Variant
 from meta_infer.ir.walk_loop import walk_stmts
 from meta_infer.kernels.conv_winograd import CONV_WINOGRAD, OUTPUTS
 from meta_infer.kernels.kernel import Refusal
@@ -121,6 +122,24 @@ def test_input_that_the_epilogue_reads_too() -> None:
     rng = np.random.default_rng(5)
     case = conv_case(rng, (1, 16, 6, 6), 16, (3, 3), pads=(1, 1, 1, 1), epilogue=[Step("Add", {"x": x})])
     assert check(case, PROFILES[0], most=1) == 1
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_weights_transformed_at_load(name: str) -> None:
+    """Register tiles of two widths, two passes: the same results, up to rounding, from a ninth of the points."""
+    case = conv_case(np.random.default_rng(8), (1, 19, 9, 10), 37, (3, 3), pads=(1, 1, 1, 1))
+    group, profile = case.group, PROFILES[1]
+    variant = next(v for v in CONV_WINOGRAD.variants(group, profile) if v.name == name)
+    found = []
+    for at_load in (0, 1):
+        values = {"vectors": 3, "columns": 2, "groups": 2, "out_pass": 3, "at_load": at_load}
+        tuned = CONV_WINOGRAD.tune(group, variant, values, profile)
+        assert isinstance(tuned, Variant)
+        lowering = CONV_WINOGRAD.lower(group, tuned, layouts_of(tuned, group), profile)
+        assert sum(a.nbytes for a in lowering.packed.values()) == tuned.packed_bytes + 40 * 4, "and the biases"
+        assert bool(lowering.prepare) == bool(at_load)
+        found.append(run_group(group, CONV_WINOGRAD, tuned, layouts_of(tuned, group), case.arrays, profile)["out"])
+    np.testing.assert_allclose(found[0], found[1], 0, TOLERANCE[name] * float(np.abs(found[0]).max()))
 
 
 @pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64"])

@@ -1,9 +1,9 @@
 """Winograd convolutions F(2x2, 3x3), F(4x4, 3x3) and F(6x6, 3x3), over blocked channels: dense, stride 1.
 
 A tile of m x m outputs takes (m+2)^2 multiplications for each pair of channels instead of 9 m^2: 16/36, 36/144, 64/324
-of the direct sum. In return tiles and weights are transformed (the weights at build: they grow by (m+2)^2 / 9), and
-rounding errors grow with m (`winograd_transforms.relative_error`, the variants' `risk`). An infinite or NaN input
-reaches every output of its tile, not only those within the 3x3 window.
+of the direct sum. In return tiles and weights are transformed (the weights grow by (m+2)^2 / 9), and rounding errors
+grow with m (`winograd_transforms.relative_error`, the variants' `risk`). An infinite or NaN input reaches every output
+of its tile, not only those within the 3x3 window.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ def _fits(conv: ConvShape | None) -> bool:
 
 def _knob_values(plan: WinogradConv) -> dict[str, KnobValue]:
     return {"vectors": plan.vectors, "columns": plan.columns, "groups": plan.groups, "out_pass": plan.out_pass,
-            "in_pass": plan.in_pass, "ahead": int(plan.is_ahead), "shared": int(plan.is_shared)}
+            "in_pass": plan.in_pass, "ahead": int(plan.is_ahead), "shared": int(plan.is_shared),
+            "at_load": int(plan.is_at_load)}
 
 
 def _with_knobs(conv: ConvShape, m: int, values: Mapping[str, KnobValue], profile: Profile) -> WinogradConv:
     v = {name: int(value) for name, value in values.items()}
     return WinogradConv(conv, m, profile.lanes(FLOAT32), v["vectors"], v["columns"], v["groups"], v["out_pass"],
-                        v["in_pass"], bool(v["ahead"]), bool(v["shared"]))
+                        v["in_pass"], bool(v["ahead"]), bool(v["shared"]), bool(v["at_load"]))
 
 
 def _variant(group: Group, plan: WinogradConv, name: str, profile: Profile) -> Variant:
     conv, block = plan.conv, plan.block
     inputs = operand_layouts(group, extra_inputs(group, conv), conv.y.rank, block) | {conv.x.name: blocked(block)}
     return Variant("conv_winograd", name, inputs, {out: blocked(block) for out in group.outputs},
-                   knobs=_knob_values(plan), scratch_bytes=plan.scratch_bytes, packed_bytes=plan.weight_elements * 4,
-                   risk=relative_error(plan.m), flops=conv.flops, cost=expected_cost(plan, profile))
+                   knobs=_knob_values(plan), scratch_bytes=plan.scratch_bytes, packed_bytes=plan.packed_elements * 4,
+                   risk=relative_error(plan.m, plan.is_at_load), flops=conv.flops, cost=expected_cost(plan, profile))
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
@@ -73,7 +74,7 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
     tried: dict[str, set[int]] = {
         "vectors": {1, 2, 3, 4}, "columns": {2, 3, 4, 6, 8, 12}, "groups": {1, 2, 4, 8, 16},
         "out_pass": {1, 2, 4, 8, len(plan.sizes)}, "in_pass": {4, 8, 16, plan.in_blocks},
-        "ahead": {0, 1}, "shared": {0, 1},
+        "ahead": {0, 1}, "shared": {0, 1}, "at_load": {0, 1},
     }
     return tuple(Knob(name, tuple(sorted(values | {int(variant.knobs[name])}))) for name, values in tried.items())
 

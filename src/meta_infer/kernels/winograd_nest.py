@@ -8,7 +8,7 @@
             for column of M, tile:  half = A^T M                                                (scratch)
             for row of outputs, tile:  y = epilogue(half A + bias)
 
-    U [pass][point][register tile][input block][c][v][c] are the weights, transformed at build.
+    U [pass][point][register tile][input block][c][v][c] are the transformed weights: winograd_weights.py.
 
 For each point the weights stream by once for a block while V[point] stays in L1 or L2. V that is not shared lies one
 point behind M in the same memory, which halves what has to stay in L2.
@@ -19,18 +19,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, Type, Var, const, mad, maximum, minimum, splat
 from meta_infer.ir.shapes import divisible
-from meta_infer.kernels.conv_shape import extra_inputs, pack_bias, pack_weights
+from meta_infer.kernels.conv_shape import extra_inputs, pack_bias
 from meta_infer.kernels.conv_tile import Epilogue
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
 from meta_infer.kernels.winograd_input import InputTransform, TileBlock, tile_block, tile_rows
 from meta_infer.kernels.winograd_plan import OutRun, WinogradConv
-from meta_infer.kernels.winograd_transforms import emit_program, linear_program, transform_weights, transforms
+from meta_infer.kernels.winograd_transforms import emit_program, linear_program, transforms
+from meta_infer.kernels.winograd_weights import block_of, pack_taps, pack_transformed, transform_launch
 from meta_infer.support.dtypes import FLOAT32
 
 # Elements of a cache line of 64 bytes.
@@ -40,12 +39,6 @@ _STRAIGHT_MADS = 400
 # Input blocks of a chunk of the launch that transforms the input.
 _SHARE = 8
 _TRANSFORMED = "temp:transformed"
-
-
-def block_of(b: Builder, plan: WinogradConv, tile: Expr) -> Expr:
-    """The first output block of a register tile; the number of blocks for one beyond the last."""
-    vectors, more = plan.sizes[-1], plan.sizes.count(plan.sizes[-1] + 1)
-    return b.let(tile * vectors + (minimum(tile, more) if more else const(0)), "ob")
 
 
 @dataclass(frozen=True)
@@ -175,19 +168,6 @@ def _write_output(b: Builder, plan: WinogradConv, tiles: TileBlock, one: Pass, m
                     outputs(line, t, width)
 
 
-def _pack_transformed(plan: WinogradConv, weight: np.ndarray) -> np.ndarray:
-    """[OC, IC, 3, 3] -> U of the module's note, flat."""
-    transformed = transform_weights(weight, plan.m)
-    parts, block = [], 0
-    for first in range(0, len(plan.sizes), plan.out_pass):
-        sizes = plan.sizes[first:first + plan.out_pass]
-        end = block + sum(sizes)
-        channels = transformed[:, block * plan.block:end * plan.block, :, None, None]
-        parts += [pack_weights(one, sizes, plan.block, plan.block) for one in channels]
-        block = end
-    return np.concatenate(parts)
-
-
 def _input_launch(plan: WinogradConv, name: str) -> KernelCall:
     """V of all blocks, as a launch of its own."""
     b = Builder(f"{name}_input")
@@ -203,7 +183,7 @@ def _input_launch(plan: WinogradConv, name: str) -> KernelCall:
 
 
 def lower_winograd(group: Group, plan: WinogradConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
-    """The group as one launch, or two that share the transformed input, with its weights transformed and packed."""
+    """The group as one launch, or two that share the transformed input, and its weights."""
     conv = plan.conv
     b = Builder(name)
     source, w, bias = (b.input(n, FLOAT32) for n in ("v" if plan.is_shared else "x", "w", "bias"))
@@ -230,11 +210,18 @@ def lower_winograd(group: Group, plan: WinogradConv, layouts: Mapping[str, Layou
     func, dims = b.finish()
     weight, channels = conv.weight.name, int(conv.weight.shape[0])               # type: ignore[arg-type]
     known_bias = group.constants[conv.bias.name] if conv.bias is not None else None
-    packed = {f"{weight}@winograd": _pack_transformed(plan, group.constants[weight]),
-              f"{weight}@bias": pack_bias(known_bias, channels, plan.block)}
+    u, taps = f"{weight}@winograd", f"{weight}@taps"
+    packed = {f"{weight}@bias": pack_bias(known_bias, channels, plan.block)}
+    prepare: tuple[KernelCall, ...] = ()
+    prepared: tuple[Temp, ...] = ()
+    if plan.is_at_load:
+        packed[taps] = pack_taps(plan, group.constants[weight])
+        prepare, prepared = (transform_launch(plan, name, taps, u),), (Temp(u, FLOAT32, (plan.weight_elements,)),)
+    else:
+        packed[u] = pack_transformed(plan, group.constants[weight])
     given = _TRANSFORMED if plan.is_shared else conv.x.name
-    call = KernelCall(func, (given, *packed, *extras, *group.outputs), dims)
+    call = KernelCall(func, (given, u, f"{weight}@bias", *extras, *group.outputs), dims)
     if not plan.is_shared:
-        return Lowering((call,), packed)
+        return Lowering((call,), packed, (), prepare, prepared)
     temp = Temp(_TRANSFORMED, FLOAT32, (plan.tile_blocks, plan.points * plan.input_pitch))
-    return Lowering((_input_launch(plan, name), call), packed, (temp,))
+    return Lowering((_input_launch(plan, name), call), packed, (temp,), prepare, prepared)

@@ -62,6 +62,7 @@ class WinogradConv:
     in_pass: int                  # input blocks whose products are summed before the sums are stored
     is_ahead: bool                # weights are asked for one register tile before their use
     is_shared: bool               # a launch of its own transforms the input, for all passes
+    is_at_load: bool = False      # weights are transformed when the package is loaded
 
     @property
     def side(self) -> int:
@@ -157,6 +158,11 @@ class WinogradConv:
     @property
     def scratch_bytes(self) -> int:
         return (self.product_elements + self.half_elements) * 4
+
+    @property
+    def packed_elements(self) -> int:
+        """Weights in the package."""
+        return self.weight_elements // self.points * TAPS**2 if self.is_at_load else self.weight_elements
 
     @property
     def weight_elements(self) -> int:

@@ -199,14 +199,17 @@ def _depth(program: LinearProgram) -> int:
     return max(depths)
 
 
-def relative_error(m: int) -> float:
+def relative_error(m: int, with_weights: bool = False) -> float:
     """An estimate of the largest error that F(m, 3) adds in float32, relative to the sum of |d| |g|.
 
     `amplification` times the unit roundoff times the root of the roundings in a row: both transforms in two
     dimensions, the stored weight and the product (Higham and Mary, A new approach to probabilistic rounding error
-    analysis, 2019: roundings add up like a random walk). About 1e-6, 2e-5 and 1e-4 for m of 2, 4 and 6. On normal
-    data (64 channels) the largest error is 1e-6, 4e-6 and 4e-5 of the outputs' deviation; that of a direct sum 3e-6.
+    analysis, 2019: roundings add up like a random walk); `with_weights`, those of a weight transformed in float32 too.
+    About 1e-6, 2e-5 and 1e-4 for m of 2, 4 and 6. On normal data (64 channels) the largest error is 1e-6, 4e-6 and
+    4e-5 of the outputs' deviation; that of a direct sum 3e-6.
     """
     t = transforms(m)
     roundings = 2 * (_depth(linear_program(t.input)) + _depth(linear_program(t.output))) + 2
+    if with_weights:                                          # and a factor that is no float in either direction
+        roundings += 2 * (_depth(linear_program(t.weight)) + 1)
     return amplification(m) * 2.0**-24 * roundings**0.5
