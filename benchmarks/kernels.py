@@ -89,22 +89,41 @@ def lowered(case: Case, kernel: Kernel, variant: Variant, profile: Profile) -> C
     return Contender(name, variant.knobs, lowered_group(name, group, lowering, layouts, case.sizes))
 
 
-def contenders(case: Case, profile: Profile, only: str, tuned: bool) -> tuple[list[Contender], Counter[str]]:
-    """Every default variant of every kernel, or every tuning of them; and how many tunings were refused why."""
-    refused: Counter[str] = Counter()
+@dataclass(frozen=True)
+class Space:
+    """The tunings of a case: how many can be, how many of these are measured, and how many were refused why."""
+
+    case: str
+    feasible: int
+    measured: int
+    refused: Mapping[str, int]
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.refused.items())) or "none"
+        return f"{self.measured} of {self.feasible} tunings of {self.case}; refused: {reasons}"
+
+
+def default_contenders(case: Case, profile: Profile, only: str) -> list[Contender]:
+    """Every default variant of every kernel whose name contains `only`."""
     if case.layouts is not None:
-        return ([_conversion(case, profile)] if only in "reorder" else []), refused
-    found: list[Contender] = []
-    for kernel in kernels_for(case.group.anchor.op):
-        if only not in kernel.name:
-            continue
-        for variant in kernel.variants(case.group, profile):
-            offered = [variant]
-            if tuned and kernel.knobs(case.group, variant, profile):
-                offered, reasons = feasible(tunings(kernel, case.group, variant, profile))
-                refused += reasons
-            found += [lowered(case, kernel, one, profile) for one in offered]
-    return found, refused
+        return [_conversion(case, profile)] if only in "reorder" else []
+    return [lowered(case, kernel, variant, profile) for kernel in kernels_for(case.group.anchor.op)
+            if only in kernel.name for variant in kernel.variants(case.group, profile)]
+
+
+def tuned_contenders(case: Case, profile: Profile, only: str, most: int) -> tuple[list[Contender], Space]:
+    """Every tuning of them, or `most` spread evenly over all."""
+    refused: Counter[str] = Counter()
+    found: list[tuple[Kernel, Variant]] = []
+    for kernel in kernels_for(case.group.anchor.op) if case.layouts is None else ():
+        for variant in kernel.variants(case.group, profile) if only in kernel.name else ():
+            offered, reasons = feasible(tunings(kernel, case.group, variant, profile))
+            found += [(kernel, one) for one in offered]
+            refused += reasons
+    count = min(most, len(found)) if most else len(found)
+    picked = [found[i * len(found) // count] for i in range(count)]
+    return ([lowered(case, kernel, variant, profile) for kernel, variant in picked],
+            Space(case.label, len(found), count, dict(refused)))
 
 
 def _conversion(case: Case, profile: Profile) -> Contender:
@@ -214,6 +233,7 @@ def main() -> int:
     parser.add_argument("--class", dest="kind", nargs="+", default=[], metavar="TEXT", help="classes, as in --list")
     parser.add_argument("--model", nargs="+", default=[], help="the groups of these networks instead")
     parser.add_argument("--tunings", action="store_true", help="every feasible tuning of every variant, best first")
+    parser.add_argument("--most", type=int, default=300, help="tunings to measure for a case, spread evenly; 0: all")
     parser.add_argument("--top", type=int, default=10, help="tunings to print for a case; 0: all")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=1.0, help="time for one case, compiling not counted")
@@ -232,11 +252,16 @@ def main() -> int:
     bench = Bench(profile, probes, compile_candidates([p.candidate for p in probes], profile.isa), options.rounds,
                   options.seconds, options.threads)
     rows: list[Row] = []
+    spaces: list[Space] = []
     if not options.json and not options.prepare:
         print(f"{profile.isa}, {options.threads} thread{'s' if options.threads > 1 else ''}\n{HEAD}")
     begin = time.monotonic()
     for i, case in enumerate(cases):
-        entrants, refused = contenders(case, profile, options.only, options.tunings)
+        if options.tunings:
+            entrants, space = tuned_contenders(case, profile, options.only, options.most)
+            spaces += [space] if entrants else []
+        else:
+            entrants = default_contenders(case, profile, options.only)
         if not entrants:
             continue
         if options.prepare:
@@ -249,18 +274,20 @@ def main() -> int:
         if options.tunings:
             found.sort(key=lambda row: row.seconds or float("inf"))
         rows += found
-        if options.json:
-            continue
-        shown = found[:options.top] if options.tunings and options.top else found
-        for row in shown:
-            print(f"{line(row)}  {knob_text(row.knobs) if options.tunings else ''}".rstrip(), flush=True)
-        if options.tunings:
-            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())) or "none"
-            print(f"  {len(found)} tunings of {case.label}; refused: {reasons}")
+        if not options.json:
+            print_case(found, spaces[-1] if options.tunings else None, options.top)
     if options.json:
-        print(json.dumps({"isa": profile.isa, "threads": options.threads, "rows": [asdict(row) for row in rows]},
-                         indent=2))
+        print(json.dumps({"isa": profile.isa, "threads": options.threads, "rows": [asdict(row) for row in rows],
+                          "spaces": [asdict(space) for space in spaces]}, indent=2))
     return 0
+
+
+def print_case(rows: Sequence[Row], space: Space | None, top: int) -> None:
+    """The rows of a case; of a space of tunings the first `top`, with their knobs."""
+    for row in rows[:top] if space is not None and top else rows:
+        print(f"{line(row)}  {knob_text(row.knobs) if space is not None else ''}".rstrip(), flush=True)
+    if space is not None:
+        print(f"  {space}", flush=True)
 
 
 if __name__ == "__main__":

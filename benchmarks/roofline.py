@@ -8,8 +8,10 @@
 A network's floor is the sum over its groups of the least time over algorithms (direct, Winograd, GEMM) of operations
 over peak and bytes over bandwidth (cost/floor.py); layout conversions and all else between groups have none. Each
 round takes the machine's peak and the rate of every level of memory by probes, then runs the network as a whole, and
-once with a clock around every command; figures are medians over the rounds, ratios are of one round each. `gap` is the
-group's share of all the time above the floor. `plain` is the floor without Winograd.
+with a clock around every command: of each command the quickest run counts, because one that was interrupted says
+nothing. The network's time in a round is that of its quickest whole run, or all commands' together with what lies
+between them where that is less, as it is on a busy machine. Figures are medians over the rounds, ratios are of one
+round each. `gap` is the group's share of all the time above the floor. `plain` is the floor without Winograd.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -128,23 +131,28 @@ class Rounds:
 
     rates: list[MachineRates] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    commands: list[Sequence[float]] = field(default_factory=list)
+    commands: list[np.ndarray] = field(default_factory=list)
 
 
 def measure(session: Session, inputs: Mapping[str, np.ndarray], probes: LiveProbes, rounds: int,
             seconds: float) -> Rounds:
-    """Rounds of probes, whole runs, and runs with a clock around every command: each an equal share of the time."""
+    """Rounds of probes, whole runs, and runs with a clock around every command: the latter two get equal time."""
     found, end = Rounds(), time.monotonic() + seconds
     for done in range(rounds):
         if done >= 3 and time.monotonic() > end:
             break
         found.rates.append(probes.take())
-        share = max(0.0, seconds / rounds / 3)
-        found.seconds.append(float(np.median(timed_runs(lambda: session.run(None, inputs), 1, None, share))))
-        profiles, until = [], time.monotonic() + share
-        while not profiles or time.monotonic() < until:
-            profiles.append(session.profile(inputs))
-        found.commands.append(np.median(profiles, axis=0) / 1e9)
+        share = max(0.0, seconds / rounds / 2.2)
+        whole = min(timed_runs(lambda: session.run(None, inputs), 1, None, share))
+        profiles: list[np.ndarray] = []
+        outside, until = float("inf"), time.monotonic() + share
+        while len(profiles) < 2 or time.monotonic() < until:
+            start = time.perf_counter()
+            profiles.append(np.array(session.profile(inputs)) / 1e9)
+            outside = min(outside, time.perf_counter() - start - profiles[-1].sum())
+        commands = np.min(profiles, axis=0)
+        found.seconds.append(min(whole, commands.sum() + outside))
+        found.commands.append(commands)
     return found
 
 
@@ -183,10 +191,10 @@ def evaluate(network: Network, parts: Sequence[Part], found: Rounds, threads: in
         tuple(sorted(rows, key=lambda row: row.gap, reverse=True)))
 
 
-def run(network: Network, threads: Sequence[int], options: argparse.Namespace, cache: Path,
+def run(network: Network, threads: Sequence[int], options: argparse.Namespace, folder: Path,
         probes: Mapping[int, LiveProbes], profile: Profile) -> Iterator[NetworkRow]:
-    """A row for each number of threads."""
-    package = cache / f"{network.file.stem}.bin"
+    """A row for each number of threads; the package goes into `folder`."""
+    package = folder / "model.bin"
     api.build(network.file, output=package, shape=network.shapes, verify=False)
     parts = parts_of(default_plan_of(network, profile), network, profile)
     if options.prepare:
@@ -275,11 +283,12 @@ def main() -> int:
         try:
             for network in networks(name, cache, given, options.shape):
                 print(f"{network.label}: building", file=sys.stderr)
-                for row in run(network, options.threads, options, cache, probes, profile):
-                    rows.append(row)
-                    print(f"{network.label}: {row.threads} threads, {row.ratio:.2f} x its floor", file=sys.stderr)
-                    if not quiet:
-                        print_parts(row, options.top)
+                with tempfile.TemporaryDirectory(prefix="meta-infer-roofline-") as folder:
+                    for row in run(network, options.threads, options, Path(folder), probes, profile):
+                        rows.append(row)
+                        print(f"{network.label}: {row.threads} threads, {row.ratio:.2f} x its floor", file=sys.stderr)
+                        if not quiet:
+                            print_parts(row, options.top)
         except (MetaInferError, ModelMissing) as error:
             print(f"{name}: {error}", file=sys.stderr)
             complete = False

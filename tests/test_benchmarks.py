@@ -60,10 +60,12 @@ def test_kernels_one_by_one() -> None:
     assert row["status"] == "ok" and row["bound"] == "peak" and row["floor_algorithm"] == "gemm"
     assert 0 < row["share"] and 0 < row["floor_seconds"] < row["seconds"] * 2
     assert row["flops_rate"] == pytest.approx(2 * 320 * 1280 * 49 / row["seconds"])
-    done = run_script("kernels.py", "--case", "1 x 512 x 1000", "--tunings", *quick)
+    done = run_script("kernels.py", "--case", "1 x 512 x 1000", "--tunings", "--most", "2", "--only", "gemm", *quick)
     assert done.returncode == 0, done.stderr
-    assert "% mem" in done.stdout and "tunings of 1 x 512 x 1000; refused:" in done.stdout
-    assert all(len(line) <= 100 for line in done.stdout.splitlines() if "=" not in line)
+    lines = done.stdout.splitlines()
+    assert "% mem" in lines[2] and len(lines) == 5
+    assert lines[4].startswith("  2 of ") and " tunings of 1 x 512 x 1000; refused: " in lines[4]
+    assert len(lines[1]) <= 100 and all("%" in line[:100] for line in lines[2:4])
 
 
 def test_kernels_of_a_network() -> None:

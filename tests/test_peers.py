@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import peer_setup, peers
+from benchmarks import peer_setup, peer_turns, peers
 from benchmarks.peer_setup import Converted, Environment, Model, PeerFailed, convert
-from benchmarks.peers import Process, Result, compare, difference, kept, print_model, print_summary, result_line
+from benchmarks.peer_turns import Process, Result, compare, difference
+from benchmarks.peers import kept, print_model, print_summary, result_line
 from benchmarks.peers_plot import plot
 
 from meta_infer import api
@@ -50,7 +50,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Workers are this process's Python, with a program that does as the file to load is called."""
     worker = tmp_path / "worker.py"
     worker.write_text(FAKE)
-    monkeypatch.setattr(peers, "WORKER", worker)
+    monkeypatch.setattr(peer_turns, "WORKER", worker)
     return worker
 
 
@@ -70,21 +70,14 @@ class FixedPeak:
         return 1e11
 
 
-def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: dict[str, str]) -> dict[str, Result]:
-    def made(environment: Environment, peer: str, model: Model, folder: Path) -> Converted:
+def compared(tmp_path: Path, modes: dict[str, str]) -> dict[str, Result]:
+    def made(peer: str) -> Converted:
         if modes[peer] == "unfit":
             raise PeerFailed("cannot convert: what it is")
         return Converted(tmp_path / modes[peer], 7 << 20, {})
 
-    monkeypatch.setattr(peers, "convert", made)
-    package = tmp_path / "good"
-    package.write_bytes(b"1234")
-    model = Model("net", package, {}, tmp_path / "in.npz", ("y",))
-    environment = Environment(tmp_path, {})
-    monkeypatch.setattr(Environment, "python", Path(sys.executable))
-    options = argparse.Namespace(rounds=3, seconds=0.0)
-    row = compare(model, package, environment, ("meta-infer", *modes), 2, options, tmp_path,
-                  FixedPeak())                                                         # type: ignore[arg-type]
+    model = Model("net", tmp_path / "net.onnx", {}, tmp_path / "in.npz", ("y",))
+    row = compare(model, made, tuple(modes), Path(sys.executable), 2, FixedPeak(), 3, 0.0)
     print_model(row)
     print_summary([row], markdown=True)
     print_summary([row], markdown=False)
@@ -92,14 +85,14 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: dict[str, s
     return peers.results_of(json.loads(json.dumps(row)))
 
 
-def test_whoever_fails_gets_a_row_that_says_why(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_whoever_fails_gets_a_row_that_says_why(fake: Path, tmp_path: Path,
                                                 capsys: pytest.CaptureFixture[str]) -> None:
-    modes = {"onnxruntime": "good", "openvino": "late", "mnn": "wrong", "ncnn": "unfit"}
-    found = compared(tmp_path, monkeypatch, modes)
+    found = compared(tmp_path, {"meta-infer": "good", "onnxruntime": "good", "openvino": "late", "mnn": "wrong",
+                                "ncnn": "unfit"})
     ours = found["meta-infer"]
     assert (ours.status, ours.seconds, ours.least, ours.ours) == ("ok", 0.002, 0.001, 1.0)
-    assert (ours.load, ours.first, ours.memory, ours.file, ours.difference) == (0.2, 0.3, 4000, 4, 0.0)
-    assert found["onnxruntime"].status == "ok" and found["onnxruntime"].file == 7 << 20
+    assert (ours.load, ours.first, ours.memory, ours.file, ours.difference) == (0.2, 0.3, 4000, 7 << 20, 0.0)
+    assert found["onnxruntime"].status == "ok"
     assert found["openvino"].status == "exit code 3" and not found["openvino"].is_timed
     assert found["mnn"].status == "wrong result" and found["mnn"].is_timed
     assert found["mnn"].difference == pytest.approx(0.25)
@@ -110,8 +103,8 @@ def test_whoever_fails_gets_a_row_that_says_why(fake: Path, tmp_path: Path, monk
     assert all(len(line) <= 100 for line in printed.splitlines())
 
 
-def test_without_a_reference_nothing_is_judged(fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = compared(tmp_path, monkeypatch, {"onnxruntime": "dead", "mnn": "wrong"})
+def test_without_a_reference_nothing_is_judged(fake: Path, tmp_path: Path) -> None:
+    found = compared(tmp_path, {"onnxruntime": "dead", "mnn": "wrong"})
     assert found["onnxruntime"].status == "exit code 1: it died" and found["mnn"].status == "ok"
 
 
@@ -154,7 +147,7 @@ def test_the_real_worker_runs_a_package(tmp_path: Path) -> None:
     package = tmp_path / "digits.bin"
     api.build(DIGITS, output=package, verify=False)
     np.savez(tmp_path / "in.npz", image=np.ones((1, 1, 8, 8), np.float32))
-    process = Process([sys.executable, str(peers.WORKER)], 1)
+    process = Process([sys.executable, str(peer_turns.WORKER)], 1)
     load = {"do": "load", "engine": "meta-infer", "file": str(package), "inputs": str(tmp_path / "in.npz"),
             "outputs": ["y"], "threads": 1}
     with pytest.raises(PeerFailed, match="nothing is loaded"):
