@@ -19,6 +19,7 @@ from meta_infer.ir.loop_parser import parse_func
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.verify_loop import verify_func
 from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType, dtype_named
+from meta_infer.support.errors import InternalError
 from tests.kernels.harness import Memory, compile_funcs, host_isa
 
 FORMS = ((INT16, INT16, 2), (UINT8, INT8, 4), (INT8, INT8, 4), (UINT8, UINT8, 4))
@@ -63,6 +64,25 @@ INSTRUCTIONS = (
     ("aarch64-dot", r"sdot\s", FORMS[2], 4), ("aarch64-dot", r"udot\s", FORMS[3], 4),
     ("aarch64-i8mm", r"usdot\s", FORMS[1], 4),
 )
+
+
+def test_sums_that_fit_in_16_bits() -> None:
+    """Weights of 7 bits beside activations of 8: one path of x86-64; the promise is checked when interpreted."""
+    pen = Builder("dot_narrow")
+    x, y, z = pen.input("x", UINT8), pen.input("y", INT8), pen.inout("z", INT32)
+    with pen.chunks(1):
+        pen.store(z, 0, dot(pen.load(x, 0, 32), pen.load(y, 0, 32), pen.load(z, 0, 8), narrow=True))
+    func = pen.finish()[0]
+    assert parse_func(print_func(func)) == func
+    left, right, start = np.full(32, 255, np.uint8), np.tile(np.array([64, 64, -64, -64], np.int8), 8), np.arange(8)
+    want = start.astype(np.int32)
+    interpret(func, [left, right, want], [])
+    for isa in {host_isa(), *(["x86-64-v2"] if "x86" in host_isa() else [])}:
+        memory = [Memory("x", UINT8, 32, left), Memory("y", INT8, 32, right), Memory("z", INT32, 8, start)]
+        compile_funcs([func], isa).run(func, memory, [])
+        np.testing.assert_array_equal(memory[2].array, want)
+    with pytest.raises(InternalError, match="16 bits"):
+        interpret(func, [left, np.full(32, 65, np.int8), want], [])
 
 
 @pytest.mark.skipif(shutil.which("llvm-objdump") is None, reason="needs a disassembler for every target")

@@ -7,6 +7,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.kernels.conv_int8 import CONV_INT8
+from meta_infer.kernels.dot_path import dot_paths
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import tunings
 from meta_infer.support.dtypes import FLOAT32, UINT8
@@ -39,6 +40,22 @@ def test_random_shapes(dynamic: bool, pointwise: bool, profile: Profile, full: b
 ])
 def test_all_corners(case: Case) -> None:
     assert check(case, all_corners=True) >= 3
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.simd_bits}")
+def test_weights_of_7_bits(profile: Profile) -> None:
+    """Sums of two products fit in 16 bits: a path more on x86-64, unless a single pair of weights does not fit."""
+    rng = np.random.default_rng(31)
+    case = int8_conv(rng, (1, 37, 8, 9), 20, (3, 3), pads=(1, 1, 1, 1), zero=-120, types=(np.int8, np.int8))
+    weights = case.group.constants["w"]
+    np.clip(weights, -64, 64, out=weights)
+    names = [path.name for path in dot_paths(profile)]
+    assert [v.knobs["path"] for v in CONV_INT8.variants(case.group, profile)] == names
+    assert check(case, profile, all_corners=True) >= len(names)
+    weights[3, 0, 1, 1], weights[3, 1, 1, 1] = 64, 65
+    assert "bytes" not in {v.knobs["path"] for v in CONV_INT8.variants(case.group, profile)}
+    weights[3, 0, 1, 1] = 0
+    assert check(case, profile) == len(names)
 
 
 def test_extremes_do_not_saturate() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
+from meta_infer.kernels.dot_path import dot_paths
 from meta_infer.kernels.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import tunings
@@ -41,6 +42,17 @@ def test_products(name: str, profile: Profile) -> None:
 @pytest.mark.parametrize("name", ["unsigned", "signed"])
 def test_all_corners(name: str) -> None:
     assert check(CASES[name], all_corners=True) >= 3
+
+
+def test_weights_of_7_bits() -> None:
+    """Neighbours along K are summed: the extremes of what fits, beside activations of 255."""
+    for pair in ((64, 64), (-64, -64), (127, 1), (0, -128)):
+        w = np.tile(np.array(pair, np.int8)[:, None], (17, 30))
+        case = make_group("MatMulInteger", {"a": np.full((7, 34), 255, np.uint8), "w": w}, constants=("w",))
+        assert check(case) == len(dot_paths(PROFILE))
+    case = make_group("MatMulInteger", {"a": np.full((7, 3), 255, np.uint8), "w": np.full((3, 9), 65, np.int8)},
+                      constants=("w",))
+    assert check(case) == len([path for path in dot_paths(PROFILE) if not path.narrow])
 
 
 def test_extremes_do_not_saturate() -> None:

@@ -211,8 +211,11 @@ class _Machine:
                 return _unary(op, self.eval(a), type.dtype)
             case Mad(a=a, b=b, c=c, type=type):
                 return _fused(self.eval(a), self.eval(b), self.eval(c), type.dtype)
-            case Dot(a=a, b=b, c=c, type=type):
-                return _dot(self.eval(a), self.eval(b), self.eval(c), type)
+            case Dot(a=a, b=b, c=c, type=type, narrow=narrow):
+                left, right = self.eval(a), self.eval(b)
+                if narrow and np.abs((left.astype(np.int64) * right).reshape(-1, 2).sum(1)).max() > 32767:
+                    raise self.error("a sum of two products that were said to fit in 16 bits does not")
+                return _dot(left, right, self.eval(c), type)
             case Cast(a=a, type=type):
                 return _cast(self.eval(a), type.dtype)
             case Bitcast(a=a, type=type):

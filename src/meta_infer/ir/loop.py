@@ -11,7 +11,7 @@ Semantics that matter:
 - a vector `Load` reads `lanes` consecutive elements; with `count`, only the first `count` are read, the rest are 0;
 - a `Store` with `count` writes only the first `count` lanes;
 - a comparison yields `bool` lanes, only usable by `select`, `and`, `or`, `not`;
-- `dot(a, b, c)` multiplies integers exactly and adds in int32, which wraps around: it never saturates.
+- `dot(a, b, c)` multiplies integers of 8 or 16 bits exactly and adds in int32, which wraps around: nothing saturates.
 """
 
 from __future__ import annotations
@@ -195,16 +195,13 @@ class Mad(Expr):
 
 @dataclass(frozen=True)
 class Dot(Expr):
-    """c + a * b, neighbours of a * b summed: lane i of int32 gets a[k*i]*b[k*i] + ... + a[k*i+k-1]*b[k*i+k-1].
-
-    a and b are integers of 8 or 16 bits with k times the lanes of c: two of 16 bits, or four of 8 bits, are what
-    instruction sets multiply and sum at once (pmaddwd, vpdpbusd, sdot).
-    """
+    """c (int32) + sums of k neighbours of a * b, of k times the lanes; `narrow`: sums of two fit in 16 bits."""
 
     a: Expr
     b: Expr
     c: Expr
     type: Type
+    narrow: bool = False
 
 
 @dataclass(frozen=True)
@@ -446,12 +443,8 @@ def mad(a: Operand, b: Operand, c: Expr) -> Expr:
     return Mad(x, y, z, z.type)
 
 
-def dot(a: Expr, b: Expr, c: Expr) -> Expr:
-    """c + sums of neighbouring products of `a` and `b` (see Dot)."""
-    narrow = a.type.dtype.is_integer and b.type.dtype.is_integer and a.type.dtype.bits == b.type.dtype.bits <= 16
-    if not narrow or c.type.dtype != INT32 or a.type.lanes != b.type.lanes or a.type.lanes % c.type.lanes:
-        raise TypeError(f"dot of {a.type} and {b.type} into {c.type}")
-    return Dot(a, b, c, c.type)
+def dot(a: Expr, b: Expr, c: Expr, narrow: bool = False) -> Expr:
+    return Dot(a, b, c, c.type, narrow)
 
 
 def minimum(a: Operand, b: Operand) -> Expr:

@@ -121,8 +121,8 @@ class _Parser:
             return Un("not" if name == "not_" else name, values[0], values[0].type)
         if name == "mad":
             return Mad(values[0], values[1], values[2], values[2].type)
-        if name == "dot":
-            return Dot(values[0], values[1], values[2], values[2].type)
+        if name in ("dot", "dot_narrow"):
+            return Dot(values[0], values[1], values[2], values[2].type, name == "dot_narrow")
         if name == "select":
             return Select(values[0], values[1], values[2], values[1].type)
         if name in _REDUCED:

@@ -74,8 +74,8 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return _call("not_" if op == "not" else op, a)
         case Mad(a=a, b=b, c=c):
             return _call("mad", a, b, c)
-        case Dot(a=a, b=b, c=c):
-            return _call("dot", a, b, c)
+        case Dot(a=a, b=b, c=c, narrow=narrow):
+            return _call("dot_narrow" if narrow else "dot", a, b, c)
         case Cast(a=a, type=type):
             return f"cast({print_expr(a)}, {type.dtype})", _ATOM
         case Bitcast(a=a, type=type):

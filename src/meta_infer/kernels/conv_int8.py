@@ -223,12 +223,12 @@ def _variant(group: Group, problem: Problem, knobs: Mapping[str, KnobValue], pro
     inputs = operand_layouts(group, problem.operands.extras, group.values[conv.y.name].rank, block)
     weights = problem.in_blocks * problem.out_blocks * block * block * conv.taps
     scratch = staged_elements(problem, tiling) * path.x.bytes + kept_elements(problem, tiling) * 4
-    share = 0.8 * step_share(tiling.sizes[0], tiling.columns)
+    share = 0.9 * step_share(tiling.sizes[0], tiling.columns)
     padded = 2.0 * weights * usual_upper(conv.out_spatial[0]) * usual_upper(conv.out_spatial[1])
     return Variant("conv_int8", f"conv_int8_{path.name}", inputs | {conv.x.name: blocked(block)},
                    {name: blocked(block) for name in group.outputs}, knobs,
                    scratch_bytes=usual_upper(scratch),
-                   packed_bytes=weights * path.weight.bytes, flops=conv.flops, cost=padded / path.terms / share)
+                   packed_bytes=weights * path.weight.bytes, flops=conv.flops, cost=padded / path.pace / share)
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:

@@ -5,9 +5,12 @@
     quads   8-bit activations and weights as they are, four products a lane (vpdpbusd, sdot, usdot), where the
             instruction set has that. Zero points are taken off through the sums of the weights.
 
+    bytes   the same where it has not, but weights are so small that sums of two products fit in 16 bits (pmaddubsw),
+            which is checked on every pair of them.
     floats  both as float32, one product a lane, for what sums few products (depthwise): exact up to 2^24.
 
-`pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: it is no path.
+`pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: 255 * (|w| + |w'|) must not pass
+32767, which weights of 7 bits never do.
 """
 
 from __future__ import annotations
@@ -25,17 +28,29 @@ from meta_infer.support.dtypes import FLOAT32, INT8, INT16, INT32, UINT8, DType
 
 @dataclass(frozen=True)
 class DotPath:
-    """`x` and `weight` are the types in which operands are multiplied, `terms` the products that one lane sums."""
+    """`x` and `weight` are the types in which operands are multiplied, `terms` the products that one lane sums.
+
+    `pace` is its multiply-adds per time over those of float32. `narrow`: sums of two products have 16 bits.
+    """
 
     name: str
     x: DType
     weight: DType
     terms: int
+    pace: float
+    narrow: bool = False
 
-    def takes(self, weights: np.ndarray) -> bool:
-        """Whether weights, their zero points taken off, are numbers of the path."""
+    def takes(self, weights: np.ndarray, axis: int) -> bool:
+        """Whether weights, their zero points taken off, are numbers of the path; neighbours on `axis` are summed."""
         low, high = self.weight.range
-        return bool(weights.size == 0 or weights.min() >= low and weights.max() <= high)
+        if weights.size and (weights.min() < low or weights.max() > high):
+            return False
+        if not self.narrow:
+            return True
+        sizes = np.moveaxis(np.abs(weights.astype(np.int32)), axis, -1)
+        first, second = sizes[..., 0::2], sizes[..., 1::2]
+        most = max(int(sizes.max(initial=0)), int((first[..., :second.shape[-1]] + second).max(initial=0)))
+        return most * self.x.range[1] <= INT16.range[1]
 
     def shift(self, dtype: DType) -> int:
         """What is added to numbers of `dtype` so that they are numbers of the path, zero point and all."""
@@ -62,10 +77,11 @@ class DotPath:
         return b.let(bitcast(splat(word, lanes), self.x), "x")
 
 
-PAIRS = DotPath("pairs", INT16, INT16, 2)
-FLOATS = DotPath("floats", FLOAT32, FLOAT32, 1)
-_UNSIGNED = DotPath("quads", UINT8, INT8, 4)
-_SIGNED = DotPath("quads", INT8, INT8, 4)
+PAIRS = DotPath("pairs", INT16, INT16, 2, 1.5)
+FLOATS = DotPath("floats", FLOAT32, FLOAT32, 1, 1.0)
+BYTES = DotPath("bytes", UINT8, INT8, 4, 1.9, narrow=True)
+_UNSIGNED = DotPath("quads", UINT8, INT8, 4, 4.0)
+_SIGNED = DotPath("quads", INT8, INT8, 4, 4.0)
 
 
 def dot_paths(profile: Profile) -> tuple[DotPath, ...]:
@@ -73,4 +89,6 @@ def dot_paths(profile: Profile) -> tuple[DotPath, ...]:
     features = isa_named(profile.isa).features if profile.isa else frozenset()
     if features & {"avx512_vnni", "avx_vnni", "i8mm"}:
         return _UNSIGNED, PAIRS
-    return (_SIGNED, PAIRS) if "asimddp" in features else (PAIRS,)
+    if "asimddp" in features:
+        return _SIGNED, PAIRS
+    return (BYTES, PAIRS) if "ssse3" in features else (PAIRS,)

@@ -21,7 +21,8 @@ MOST_COLUMNS = 14
 def most_columns(vectors: int, path: DotPath, profile: Profile) -> int:
     """The widest tile that stays in registers; 0 when there is none."""
     registers = isa_named(profile.isa).simd_registers if profile.isa else 16
-    passing = 4 if path.terms == 2 else 1                  # an activation, and products before they are added
+    # An activation, products before they are added, ones to add them with.
+    passing = 4 if path.terms == 2 or path.narrow else 1
     return max(0, min(MOST_COLUMNS, (registers - vectors - passing) // vectors))
 
 
@@ -49,7 +50,7 @@ def multiply(b: Builder, acc: list[list[Var]], path: DotPath, x: Buffer, x_at: E
         for j in range(len(acc[0])):
             value = path.broadcast(b, x, x_at + (column_step * j + e), lanes)
             for v in range(vectors):
-                b.assign(acc[v][j], dot(value, weights[v], acc[v][j]))
+                b.assign(acc[v][j], dot(value, weights[v], acc[v][j], path.narrow))
 
 
 def pack_steps(weights: np.ndarray, path: DotPath, lanes: int, stored: DType | None = None) -> np.ndarray:

@@ -126,12 +126,12 @@ def _read(problem: Problem, knobs: Mapping[str, KnobValue], profile: Profile) ->
 def _variant(group: Group, problem: Problem, choice: Choice) -> Variant:
     out, tile = group.values[group.anchor.outputs[0]], choice.tile
     padded = float(tile.panels(problem.width) * tile.columns * problem.pitch)
-    share = 0.8 * step_share(tile.vectors, min(tile.rows, max(1, usual_upper(problem.rows))))
+    share = 0.9 * step_share(tile.vectors, min(tile.rows, max(1, usual_upper(problem.rows))))
     inputs = {name: PLAIN for name in (problem.operands.x.name, *problem.operands.extras)}
     return Variant("gemm_int8", choice.path.name, inputs, {name: PLAIN for name in group.outputs}, _values(choice),
                    scratch_bytes=choice.lines * problem.pitch * choice.path.x.bytes,
                    packed_bytes=int(padded) * choice.stored.bytes, flops=product(out.shape) * problem.depth * 2,
-                   cost=2 * padded * usual_upper(problem.rows) / choice.path.terms / share)
+                   cost=2 * padded * usual_upper(problem.rows) / choice.path.pace / share)
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:

@@ -29,6 +29,7 @@ class Int8Operands:
     weights: np.ndarray
     zero: int | Value
     extras: tuple[str, ...]
+    axis: int                                            # of the weights, along which products are summed
 
     def zero_point(self, b: Builder, buffers: Mapping[str, Buffer]) -> Expr:
         """The zero point as int32."""
@@ -38,7 +39,7 @@ class Int8Operands:
 
     def paths(self, profile: Profile) -> tuple[DotPath, ...]:
         """The ways in which these operands can be multiplied, the quickest first."""
-        return tuple(path for path in dot_paths(profile) if path.takes(self.weights))
+        return tuple(path for path in dot_paths(profile) if path.takes(self.weights, self.axis))
 
 
 def int8_operands(group: Group) -> Int8Operands | None:
@@ -64,4 +65,5 @@ def int8_operands(group: Group) -> Int8Operands | None:
     needed = read | ({point.name} if isinstance(point, Value) else set())
     own = {value.name for value in (x, weight, zero, points) if value is not None}
     extras = tuple(name for name in group.inputs if name in needed or name not in own)
-    return Int8Operands(x, weight, weights, point, extras)
+    axis = 1 if group.anchor.op == "ConvInteger" else max(0, weights.ndim - 2)
+    return Int8Operands(x, weight, weights, point, extras, axis)

@@ -1,6 +1,7 @@
 """The `dot` of loop IR in C: one instruction where the target has it, else widened products whose neighbours are added.
 
     x86-64                     two of int16         pmaddwd, then paddd
+    x86-64 with SSSE3          four of uint8 x int8 pmaddubsw, pmaddwd, paddd, where sums of two fit in 16 bits
     x86-64 with VNNI           four of uint8 x int8 vpdpbusd, which does not saturate (vpdpbusds does)
     aarch64 with asimddp       four of int8 x int8, or uint8 x uint8: sdot, udot
     aarch64 with i8mm          four of uint8 x int8 usdot
@@ -17,17 +18,19 @@ from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType
 
 @dataclass(frozen=True)
 class DotShape:
-    """`lanes` sums of int32, each of `terms` products of an `a` by a `b`."""
+    """`lanes` sums of int32, each of `terms` products of an `a` by a `b`; `narrow`: two of them fit in 16 bits."""
 
     a: DType
     b: DType
     terms: int
     lanes: int
+    narrow: bool = False
 
     @property
     def name(self) -> str:
         wide = self.lanes * self.terms
-        return f"dot_{short_name(self.a, wide)}_{short_name(self.b, wide)}_{short_name(INT32, self.lanes)}"
+        of = f"{short_name(self.a, wide)}_{short_name(self.b, wide)}_{short_name(INT32, self.lanes)}"
+        return f"dot{'_narrow' * self.narrow}_{of}"
 
     @property
     def bits(self) -> int:
@@ -50,6 +53,14 @@ def _added(products: str, isa: Isa) -> str:
     return f'c += {products}; asm("" : "{constraint}"(c)); return c;'
 
 
+def _in_16_bits(shape: DotShape, isa: Isa) -> str:
+    """Sums of two in int16, then sums of two of those."""
+    signed, halves = short_name(INT8, shape.lanes * 4), short_name(INT16, shape.lanes * 2)
+    ones = ", ".join("1" * (shape.lanes * 2))
+    return (f"const {halves} p = ({halves})__builtin_ia32_pmaddubsw{shape.bits}(({signed})a, b);\n    "
+            + _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(p, ({halves}){{{ones}}})", isa))
+
+
 def _instruction(shape: DotShape, isa: Isa) -> str:
     """The statement that does it all; '' where the target has no such instruction."""
     forms = (shape.a, shape.b, shape.terms)
@@ -61,6 +72,8 @@ def _instruction(shape: DotShape, isa: Isa) -> str:
             return 'asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c;'
         if "avx_vnni" in isa.features and shape.bits < 512:
             return 'asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c;'
+        if shape.narrow and "avx2" in isa.features or shape.bits == 128 and "ssse3" in isa.features and shape.narrow:
+            return _in_16_bits(shape, isa) if shape.bits < 512 else ""
     if isa.architecture == "aarch64" and shape.terms == 4 and shape.bits == 128:
         name = {(INT8, INT8): "sdot", (UINT8, UINT8): "udot", (UINT8, INT8): "usdot"}.get((shape.a, shape.b), "")
         feature = "i8mm" if name == "usdot" else "asimddp"

@@ -11,7 +11,7 @@ from meta_infer.backends.cpu.c_types import mask_name, memory_type, scalar_type,
 from meta_infer.backends.cpu.vector_math import instantiate, needs, templates
 from meta_infer.hardware.isa import Isa
 from meta_infer.ir.loop import Type
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType, dtype_named
+from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT16, INT32, INT64, DType, dtype_named
 
 HEADER = """\
 #include <stddef.h>
@@ -76,7 +76,8 @@ class Prelude:
         """Name of the function that adds sums of neighbouring products."""
         if shape.name not in self._done:
             wide = shape.lanes * shape.terms
-            for dtype, lanes in ((shape.a, wide), (shape.b, wide), (INT32, wide), (INT32, shape.lanes)):
+            for dtype, lanes in ((shape.a, wide), (shape.b, wide), (INT32, wide), (INT32, shape.lanes),
+                                 (INT16, max(2, wide // 2))):
                 self.register(Type(dtype, lanes))
             self._add(shape.name, dot_text(shape, self.isa))
         return shape.name

@@ -109,8 +109,8 @@ class ExprEmitter:
                 return self._unary(expr)
             case Mad(a=a, b=b, c=c, type=type):
                 return self._call("mad", type, a, b, c)
-            case Dot(a=a, b=b, c=c, type=type):
-                shape = DotShape(a.type.dtype, b.type.dtype, a.type.lanes // type.lanes, type.lanes)
+            case Dot(a=a, b=b, c=c, type=type, narrow=narrow):
+                shape = DotShape(a.type.dtype, b.type.dtype, a.type.lanes // type.lanes, type.lanes, narrow)
                 return Code(f"{self.prelude.dot(shape)}({', '.join(self.text(x) for x in (a, b, c))})")
             case Cast():
                 return self._cast(expr)
