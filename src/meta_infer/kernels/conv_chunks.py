@@ -8,6 +8,8 @@ from meta_infer.hardware.profile import Profile
 
 # A chunk is work for about 100 us on one core; below this many chunks threads would stand idle.
 _CHUNK_FLOPS = 6e6
+# One that streams its weights from beyond L2 may be longer: the more lines share them, the fewer times they come.
+_STREAMING_FLOPS = 12e6
 _FEWEST_CHUNKS = 8
 # What to assume where the profile states no cache: small ones, which cost a little everywhere and much nowhere.
 _SMALL_L1 = 32 * 1024
@@ -26,6 +28,7 @@ class Work:
     halo_bytes: int               # input that every group of lines reads besides its own
     weight_bytes: int             # all weights
     flops: float                  # of one image
+    in_passes: bool = False       # only a few input blocks of a chunk's lines are in use at a time
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,22 @@ def cut(work: Work, profile: Profile) -> Cut:
     """Lines of a chunk fit in a third of L2 together with their halo; then the larger side is split further.
 
     Weights that do not stay in L2 are read once per group of lines, so they are split by tiles first: each chunk
-    then streams its own part of the weights once over all its lines.
+    then streams its own part of the weights once over all its lines, which may take all of L2 where they are read in
+    passes.
     """
     l2 = l2_bytes(profile)
     step = work.line_step
     groups = max(1, -(-work.lines // step))                              # of `line_step` lines
-    fitting = max(1, (l2 // 3 - work.halo_bytes) // max(1, work.line_bytes * step))
+    streams = work.weight_bytes > l2 // 2
+    room = l2 if streams and work.in_passes else l2 // 3
+    fitting = max(1, (room - work.halo_bytes) // max(1, work.line_bytes * step))
     lines, tiles = min(groups, fitting), work.tiles
 
     def chunks() -> int:
         return work.images * -(-work.tiles // tiles) * -(-groups // lines)
 
-    while chunks() < _FEWEST_CHUNKS or work.flops * work.images / chunks() > _CHUNK_FLOPS:
-        streams = work.weight_bytes > l2 // 2
+    most_flops = _STREAMING_FLOPS if streams and work.in_passes else _CHUNK_FLOPS
+    while chunks() < _FEWEST_CHUNKS or work.flops * work.images / chunks() > most_flops:
         if tiles > 1 and (streams or lines == 1 or lines * work.line_bytes * step < work.halo_bytes):
             tiles = -(-tiles // 2)
         elif lines > 1:

@@ -12,7 +12,7 @@ would give too many kinds of border tiles (`conv_direct`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
@@ -20,7 +20,8 @@ from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
 from meta_infer.ir.shapes import ceildiv, divisible, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv_chunks import Cut, Work, cut, l2_bytes
+from meta_infer.kernels.conv_chunks import Work, cut, l2_bytes
+from meta_infer.kernels.conv_knobs import Problem, Tiling, knobs_of, refusal, tiling_of
 from meta_infer.kernels.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
 from meta_infer.kernels.conv_tile import (
     Ahead,
@@ -31,31 +32,39 @@ from meta_infer.kernels.conv_tile import (
     Taps,
     accumulate,
     choose_tiles,
+    simd_registers,
     start_tile,
+    straight_channels,
     tiles_in,
 )
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32
 
 # Columns of a chunk, in tiles: the taps beyond its ends are read twice, so wide chunks waste less.
 _WIDE = 8
+# Share of the multiply-adds' peak that a long run of steps gets, and cycles for copying a vector into the patch.
+_LONG_RUN, _COPY_CYCLES = 0.93, 1.5
+_LOAD_CYCLES = 0.1
 
 
 @dataclass(frozen=True)
 class PaddedConv:
-    """A convolution with everything chosen; `in_block` is 1 for a plain input. A chunk has `columns` columns."""
+    """A convolution with everything chosen; `in_block` is 1 for a plain input. A chunk has `strip` columns."""
 
     conv: ConvShape
     block: int
     in_block: int
-    tiles: OutTiles
-    cut: Cut
-    columns: int
-    is_streamed: bool                               # the weights do not stay in L2
+    tiling: Tiling
+    strip: int
+    problem: Problem
+
+    @property
+    def tiles(self) -> OutTiles:
+        return self.problem.tiles(self.tiling)
 
     @property
     def in_blocks(self) -> int:
-        return blocks(self.conv.in_channels, self.in_block)
+        return self.problem.in_blocks
 
     @property
     def tile_weights(self) -> int:
@@ -66,19 +75,40 @@ class PaddedConv:
     def patch(self) -> tuple[int, int]:
         """Rows and columns of input that a chunk reads; its last tiles may reach beyond its last column."""
         (sh, sw), (dh, dw), (kh, kw) = self.conv.strides, self.conv.dilations, self.conv.kernel
-        reached = max(-(-self.columns // run.columns) * run.columns for run in self.tiles.runs)
-        return (self.cut.lines - 1) * sh + (kh - 1) * dh + 1, (reached - 1) * sw + (kw - 1) * dw + 1
+        reached = max(-(-self.strip // run.columns) * run.columns for run in self.tiles.runs)
+        return (self.tiling.lines - 1) * sh + (kh - 1) * dh + 1, (reached - 1) * sw + (kw - 1) * dw + 1
 
     @property
     def patch_elements(self) -> int:
         rows, columns = self.patch
         return self.in_blocks * rows * columns * self.in_block
 
+    @property
+    def cost(self) -> float:
+        """Operations at peak in the time of one image: the tiles of all strips, and a copy for every chunk."""
+        width, cycles = self.problem.line_columns, 0.0
+        strips = -(-width // self.strip)
+        for run in self.tiles.runs:
+            tiles = (width // self.strip) * -(-self.strip // run.columns) + -(-(width % self.strip) // run.columns)
+            tile = self.problem.cycles(self.tiling, run.vectors, run.columns, self.conv.taps)
+            cycles += run.count * tiles * self.problem.lines * tile
+        groups = -(-len(self.tiles.sizes) // self.tiling.tiles)
+        chunks = strips * -(-self.problem.lines // self.tiling.lines) * groups
+        copied = chunks * self.patch_elements / self.in_block * _COPY_CYCLES
+        return (cycles / _LONG_RUN + copied) * 4 * self.block
 
-def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) -> PaddedConv:
-    """Tiles and chunks; the patch of a chunk stays well inside L2 where a single row of it does."""
-    out_blocks, in_blocks = blocks(conv.out_channels, block), blocks(conv.in_channels, in_block)
-    tiles = choose_tiles(out_blocks, None, profile)
+
+def problem_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) -> Problem:
+    height, width = (usual_upper(d) for d in conv.out_spatial)
+    return Problem(blocks(conv.out_channels, block), blocks(conv.in_channels, in_block), in_block, block, conv.taps,
+                   height, width, simd_registers(profile), l2_bytes(profile), lambda columns: 1, has_passes=False,
+                   has_near=False)
+
+
+def default_padded(conv: ConvShape, problem: Problem, profile: Profile) -> tuple[Tiling, int]:
+    """Tiles, chunks and the columns of a strip; the patch of a chunk stays well inside L2 where a row of it does."""
+    out_blocks, in_blocks, block, in_block = problem.out_blocks, problem.in_blocks, problem.block, problem.in_block
+    tiles = choose_tiles(out_blocks, None, profile, _LOAD_CYCLES)
     step = max(run.columns for run in tiles.runs)
     height, width = (usual_upper(d) for d in conv.out_spatial)
     wide = -(-width // step)
@@ -93,8 +123,20 @@ def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) ->
     work = Work(images * strips, len(tiles.sizes), height, 1, row_bytes,
                 row_bytes * (conv.kernel[0] - 1) * conv.dilations[0] // conv.strides[0], weights * 4,
                 2.0 * weights * height * columns)
-    return PaddedConv(conv, block, in_block, tiles, cut(work, profile), columns,
-                      weights * 4 > l2_bytes(profile) // 2)
+    chosen = cut(work, profile)
+    return Tiling(tiles.sizes[0], step, chosen.tiles, chosen.lines, in_blocks,
+                  straight_channels(in_block, tiles.sizes[0] * tiles.runs[0].columns),
+                  int(weights * 4 > l2_bytes(profile) // 2), 0), columns
+
+
+def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile,
+                knobs: Mapping[str, KnobValue] | None = None) -> PaddedConv:
+    """The convolution with these knobs, or those of its own rule."""
+    problem = problem_padded(conv, block, in_block, profile)
+    if knobs is not None:
+        return PaddedConv(conv, block, in_block, tiling_of(knobs), int(knobs["strip"]), problem)
+    tiling, strip = default_padded(conv, problem, profile)
+    return PaddedConv(conv, block, in_block, tiling, strip, problem)
 
 
 def fits_padded(conv: ConvShape | None) -> bool:
@@ -109,7 +151,29 @@ def padded_variant(group: Group, conv: ConvShape, plan: PaddedConv, kernel: str,
     inputs = operand_layouts(group, extra_inputs(group, conv), rank, block) | {conv.x.name: x}
     packed = plan.tile_weights * blocks(conv.out_channels, block) * 4
     return Variant(kernel, name, inputs, {out: blocked(block) for out in group.outputs},
-                   scratch_bytes=plan.patch_elements * 4, packed_bytes=packed, flops=conv.flops)
+                   {**asdict(plan.tiling), "strip": plan.strip}, scratch_bytes=plan.patch_elements * 4,
+                   packed_bytes=packed, flops=conv.flops, cost=plan.cost)
+
+
+def padded_knobs(plan: PaddedConv) -> tuple[Knob, ...]:
+    """Those of every dense convolution, and `strip`: the columns of a chunk."""
+    strips = {plan.strip, max(1, plan.strip // 2), min(2 * plan.strip, max(plan.strip, plan.problem.line_columns))}
+    return (*knobs_of(plan.problem, plan.tiling), Knob("strip", tuple(sorted(strips))))
+
+
+def tune_padded(group: Group, variant: Variant, plan: PaddedConv, values: Mapping[str, KnobValue],
+                profile: Profile) -> Variant | Refusal:
+    """The padded form `plan` of `variant` with some knobs replaced."""
+    knobs = {**variant.knobs, **values}
+    tuned = plan_padded(plan.conv, plan.block, plan.in_block, profile, knobs)
+    refused = refusal(plan.problem, tuned.tiling, plan.tiling)
+    if refused is not None:
+        return replace(refused, knobs=knobs)
+    if not 1 <= tuned.strip <= max(plan.strip, plan.problem.line_columns):
+        return Refusal(knobs, "shape", f"strips of {tuned.strip} of {plan.problem.line_columns} columns")
+    if tuned.patch_elements > plan.patch_elements and tuned.patch_elements * 4 > l2_bytes(profile):
+        return Refusal(knobs, "cache", f"a patch of {tuned.patch_elements * 4} bytes")
+    return padded_variant(group, plan.conv, tuned, variant.kernel, variant.name, variant.inputs[plan.conv.x.name])
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
@@ -159,7 +223,7 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
     patch = b.scratch("patch", FLOAT32, plan.patch_elements)
     patch_rows, patch_columns = plan.patch
     out_height, out_width = conv.out_spatial
-    tiles, lines, columns = plan.cut.tiles, plan.cut.lines, plan.columns
+    tiles, lines, columns = plan.tiling.tiles, plan.tiling.lines, plan.strip
     tile_groups = -(-len(plan.tiles.sizes) // tiles)
     row_groups, strips = ceildiv(out_height, lines), ceildiv(out_width, columns)
 
@@ -172,7 +236,7 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
         ahead = Ahead(w, w_tile + elements, elements, plan.tile_weights * blocks(conv.out_channels, block) - 1,
                       lines * columns)
         with b.loop(y0, y1, name="y") as y, b.loop(x0, x1, run.columns, name="column") as column:
-            if plan.is_streamed:
+            if plan.tiling.ahead:
                 ahead.ask(b, (y - y0) * columns + (column - x0), run.columns)
             acc = start_tile(b, run.vectors, run.columns, block,
                              lambda v, j: b.load(bias, (out_block + v) * block, block))
@@ -181,7 +245,7 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
                 row = ib * patch_rows + (y - y0) * conv.strides[0] + kh * conv.dilations[0]
                 return (row * patch_columns + (column - x0) * conv.strides[1]) * in_block
 
-            source = Source(patch, w, x_row, w_tile, conv.kernel[0], block, in_block)
+            source = Source(patch, w, x_row, w_tile, conv.kernel[0], block, in_block, plan.tiling.unroll)
             accumulate(b, acc, source, taps, (0, conv.kernel[0]), (0, plan.in_blocks))
             epilogue.finish(b, acc, n, out_block, y, column, None if whole else x1)
 
@@ -205,10 +269,24 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
     return Lowering((KernelCall(func, args, dims),), packed)
 
 
+def _default(group: Group, profile: Profile) -> PaddedConv:
+    conv, block = conv_of(group), profile.lanes(FLOAT32)
+    assert conv is not None
+    return plan_padded(conv, block, block, profile)
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return padded_knobs(_default(group, profile))
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    return tune_padded(group, variant, _default(group, profile), values, profile)
+
+
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     conv, block = conv_of(group), profile.lanes(FLOAT32)
     assert conv is not None
-    return lower_padded(group, conv, plan_padded(conv, block, block, profile), layouts, "conv_padded")
+    return lower_padded(group, conv, plan_padded(conv, block, block, profile, variant.knobs), layouts, "conv_padded")
 
 
-CONV_PADDED = Kernel("conv_padded", ("Conv",), _variants, _lower)
+CONV_PADDED = Kernel("conv_padded", ("Conv",), _variants, _lower, _knobs, _tune)

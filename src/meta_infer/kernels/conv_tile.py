@@ -53,9 +53,14 @@ def most_columns(vectors: int, registers: int) -> int:
     return max(fitting, default=1)
 
 
+def step_cycles(vectors: int, columns: int) -> float:
+    """Cycles of one input channel at one tap, for a core of two multiply-adds and two loads per cycle."""
+    return max(vectors * columns, _IN_FLIGHT, vectors + columns) / 2
+
+
 def _step_cost(vectors: int, columns: int) -> float:
     """Cycles of one step; loads of weights weigh a little more, because they may come from L2."""
-    return max(vectors * columns, _IN_FLIGHT, vectors + columns) / 2 + 0.05 * vectors
+    return step_cycles(vectors, columns) + 0.05 * vectors
 
 
 @dataclass(frozen=True)
@@ -80,31 +85,38 @@ class OutTiles:
         return tuple(run.vectors for run in self.runs for _ in range(run.count))
 
 
-def _out_tiles(blocks: int, most: int, registers: int) -> OutTiles:
+def out_tiles(blocks: int, most: int, registers: int, columns: int = _MOST_COLUMNS) -> OutTiles:
+    """`blocks` output blocks in tiles of at most `most` blocks and `columns` columns."""
     sizes = split_evenly(blocks, most)
     runs, tile, block = [], 0, 0
     for vectors in sorted(set(sizes), reverse=True):
         count = sizes.count(vectors)
-        runs.append(OutRun(tile, count, block, vectors, most_columns(vectors, registers)))
+        runs.append(OutRun(tile, count, block, vectors, min(columns, most_columns(vectors, registers))))
         tile, block = tile + count, block + count * vectors
     return OutTiles(tuple(runs))
 
 
-def choose_tiles(blocks: int, width: int | None, profile: Profile) -> OutTiles:
-    """Tiles with the least predicted time for `blocks` output blocks and rows of `width` (None: any) columns."""
+def choose_tiles(blocks: int, width: int | None, profile: Profile, load: float = 0.0) -> OutTiles:
+    """Tiles with the least predicted time for `blocks` output blocks and rows of `width` (None: any) columns.
+
+    `load` cycles are added for every load: where inputs are read but once per tile, fewer loads are worth more.
+    """
     registers = simd_registers(profile)
+
+    def step(vectors: int, columns: int) -> float:
+        return _step_cost(vectors, columns) + load * (vectors + columns)
 
     def cost(tiles: OutTiles) -> float:
         total = 0.0
         for run in tiles.runs:
             if width is None:
-                total += run.count * _step_cost(run.vectors, run.columns) / run.columns
+                total += run.count * step(run.vectors, run.columns) / run.columns
             else:
-                total += run.count * sum(_step_cost(run.vectors, t) for t in split_evenly(width, run.columns))
+                total += run.count * sum(step(run.vectors, t) for t in split_evenly(width, run.columns))
         return total
 
     most = 4 if registers > 16 else 3
-    return min((_out_tiles(blocks, v, registers) for v in range(1, min(most, blocks) + 1)), key=cost)
+    return min((out_tiles(blocks, v, registers) for v in range(1, min(most, blocks) + 1)), key=cost)
 
 
 Accumulators = list[list[Var]]
@@ -134,7 +146,9 @@ class Source:
     """Where a tile reads: `x_row(input block, kernel row)` is the element of tap 0 of its first column.
 
     That element may lie outside the row: only columns in a tap's range are read. `w_tile` is the first weight of the
-    tile, `kernel_rows` how many kernel rows its weights have.
+    tile, `kernel_rows` how many kernel rows its weights have. `unroll` channels of an input block are straight code
+    (0: all of them, if that is not long). `ahead_x` elements further lies what the next tile reads, if that is to be
+    asked for.
     """
 
     x: Buffer
@@ -144,6 +158,8 @@ class Source:
     kernel_rows: int
     block: int
     in_block: int
+    unroll: int = 0
+    ahead_x: int = 0
 
 
 @dataclass(frozen=True)
@@ -196,6 +212,8 @@ def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: 
                     x_at = b.let(source.x_row(ib, kh) + shift, "x_at")
                     w_row = (ib * len(taps.ranges) + kw) * source.kernel_rows + kh
                     w_at = b.let(source.w_tile + w_row * step, "w_at")
+                    for line in range(-(-source.ahead_x // _LINE)):
+                        b.prefetch(source.x, x_at + source.ahead_x + line * _LINE)
                     _multiply(b, acc, source, x_at, w_at, range(low, high), taps.stride)
             first += count
 
@@ -217,12 +235,19 @@ def _multiply(b: Builder, acc: Accumulators, source: Source, x_at: Expr, w_at: E
             for v in range(vectors):
                 b.assign(acc[v][j], mad(value, weights[v], acc[v][j]))
 
-    if in_block * vectors * len(columns) <= _STRAIGHT_MADS:
+    straight = source.unroll or straight_channels(in_block, vectors * len(columns))
+    if straight == in_block:
         for ic in range(in_block):
             channel(ic)
         return
-    with b.loop(0, in_block, name="ic") as lane:
-        channel(lane)
+    with b.loop(0, in_block, straight, name="ic") as first:
+        for ic in range(straight):
+            channel(first + ic)
+
+
+def straight_channels(in_block: int, multiply_adds: int) -> int:
+    """Channels of an input block in straight code: all, or one where steps of `multiply_adds` would make that long."""
+    return in_block if in_block * multiply_adds <= _STRAIGHT_MADS else 1
 
 
 @dataclass(frozen=True)
@@ -265,7 +290,7 @@ class Epilogue:
             def some(column: Expr, many: int) -> None:
                 places = [b.let(column + j, "column") for j in range(many)]
                 values = [b.let(b.load(tile, (vector * columns + j) * self.block, self.block), "r") for j in places]
-                coords = [(n, channel, y, b.let(x + j * step)) for j in places]
+                coords: list[tuple[Expr, ...]] = [(n, channel, y, b.let(x + j * step)) for j in places]
                 self._columns(b, values, coords, count, width)
 
             first = 0
@@ -307,4 +332,3 @@ def tiles_in(run: OutRun, first: Expr, last: Expr) -> tuple[Expr, Expr]:
     """Bounds of the tiles of `run` that lie in [first, last), counted from the run's own first tile."""
     low = maximum(first - run.tile, 0) if run.tile else first
     return low, minimum(last - run.tile, run.count)
-
