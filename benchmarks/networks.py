@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.latency import KNOWN, find, points
 
-from meta_infer.backends.registry import backend_for
+from meta_infer import api
+from meta_infer.build_config import make_config
 from meta_infer.cost.algorithms import size_of
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_spec
@@ -20,10 +21,9 @@ from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import Group, Plan
 from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.ops.attrs import int_of, ints_of
-from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
-from meta_infer.search.default_plan import default_plan
+from meta_infer.support.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def networks(name: str, cache: Path, given: Mapping[str, Sequence[int]] | None =
 
 def default_plan_of(network: Network, profile: Profile) -> Plan:
     """The plan a build without options makes."""
-    graph = legalize(canonicalize(network.imported, frozenset()), profile, takes=kernels_take((profile,)))
-    return default_plan(graph, profile, lambda g: propose_covers(g, frozenset(), graph), backend_for(profile).variants)
+    config = make_config({"model": network.file, "shape": network.shapes}, "build")
+    graph = legalize(canonicalize(network.imported, frozenset(config.disable)), profile, takes=kernels_take((profile,)))
+    return api.plan_target(config, graph, profile, Trace())
 
 
 def signature(group: Group) -> object:

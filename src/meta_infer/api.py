@@ -16,6 +16,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.targets import target_profiles
 from meta_infer.ir.graph import Graph, names_of
 from meta_infer.ir.graph_text import print_graph
+from meta_infer.ir.group import Plan
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
 from meta_infer.kernels.computed_by import computed_by, kernels_take
@@ -157,15 +158,20 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     return BuildResult(config.package_path, report, trace, comparisons)
 
 
+def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) -> Plan:
+    """Groups and their variants for one instruction set."""
+    disabled = frozenset(config.disable)
+    return default_plan(graph, host, lambda g: propose_covers(g, disabled, graph),
+                        without_excluded(backend_for(host).variants, config.exclude, trace.warn),
+                        lambda g, groups: propose_alternatives(g, groups, disabled, graph))
+
+
 def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile,
                    trace: Trace) -> BuiltTarget | str:
     """Plan to machine code for one instruction set; the IR as text where `stop_after` names one of these steps."""
-    backend, disabled = backend_for(host), frozenset(config.disable)
-    known = target_of(config, host)
+    backend, known = backend_for(host), target_of(config, host)
     with trace.step("plan", **known) as figures:
-        plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph),
-                            without_excluded(backend.variants, config.exclude, trace.warn),
-                            lambda g, groups: propose_alternatives(g, groups, disabled, graph))
+        plan = plan_target(config, graph, host, trace)
         figures["groups"] = len(plan.groups)
     if config.stop_after == "plan":
         return print_plan(plan)
