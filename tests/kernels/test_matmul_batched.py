@@ -93,14 +93,15 @@ def test_one_function_for_few_rows_and_many() -> None:
         np.testing.assert_allclose(got["out"], reference(case)["out"], 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize("shape, swapped, profile", [((13, 37, 67), 0, PROFILE), ((6, 9, 20), 1, NARROW)])
+@pytest.mark.parametrize("shape, swapped, profile", [((13, 37, 67), 0, PROFILE), ((6, 9, 20), 1, NARROW),
+                                                     ((3, 21, 11), 1, PROFILE)])
 def test_knob_corners(shape: tuple[int, int, int], swapped: int, profile: Profile) -> None:
     m, k, n = shape
     w = _random(k, n, seed=1)
     case = make_group("Gemm", {"a": _random(m, k), "w": w.T.copy() if swapped else w},
                       {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": swapped},
                       epilogue=[Step("Tanh"), Step("Add", {"r": _random(m, n)})])
-    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5, profile=profile, all_corners=True) >= 6
+    assert check_case(case, MATMUL_BATCHED, 1e-4, 1e-5, profile=profile, all_corners=True) >= 5
 
 
 def test_what_is_refused() -> None:

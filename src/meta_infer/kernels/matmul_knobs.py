@@ -83,7 +83,7 @@ class Choice:
 
 
 def read_choice(knobs: Mapping[str, KnobValue], size: Size, profile: Profile) -> Choice:
-    """The choice that these knob values stand for. Dot products have one tile only."""
+    """The choice that these knob values stand for."""
     rows, vectors = map(int, str(knobs["tile"]).split("x"))
     tile = Tile(size.dtype, profile.lanes(size.dtype), vectors, rows)
     return Choice(tile, int(knobs["block_rows"]), int(knobs["few"]), int(knobs["unroll"]), str(knobs["fetch"]),
@@ -128,6 +128,8 @@ def refuse(choice: Choice, size: Size, profile: Profile) -> Refusal | None:
     def because(reason: Reason, detail: str) -> Refusal:
         return Refusal(choice.values(size), reason, detail)
 
+    if choice.by_dots(size) and tile != dots_tile(profile, size.dtype):
+        return because("shape", "dot products have a tile of their own")
     if not fits_registers(tile, profile):
         return because("registers", f"a tile of {tile} needs more than {registers_of(profile)} vector registers")
     if isinstance(size.width, int) and 0 < size.width <= (tile.vectors - 1) * tile.lanes and not choice.by_dots(size):
