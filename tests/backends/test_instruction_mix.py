@@ -42,6 +42,8 @@ def _case(kernel: str) -> Case:
             return make_group("MatMul", {"x": random(rng, 96, 128), "w": random(rng, 128, 128)}, constants=("w",))
         case "matmul_batched":
             return make_group("MatMul", {"x": random(rng, 2, 96, 64), "w": random(rng, 2, 64, 96)})
+        case "attention":
+            return make_group("Attention", {name: random(rng, 1, 2, 96, 64) for name in "qkv"}, {"scale": 0.125})
     return conv_case(rng, (1, 64, 28, 28), 64, (3, 3), pads=(1,) * 4)
 
 
@@ -54,7 +56,7 @@ def _funcs(kernel_name: str, isa: str) -> Iterator[LoopFunc]:
 
 
 @pytest.mark.parametrize("isa", MULTIPLY_ADD)
-@pytest.mark.parametrize("kernel", ["conv_direct", "conv_pointwise", "gemm", "matmul_batched"])
+@pytest.mark.parametrize("kernel", ["conv_direct", "conv_pointwise", "gemm", "matmul_batched", "attention"])
 def test_inner_loops(kernel: str, isa: str) -> None:
     multiplies, spills = MULTIPLY_ADD[isa], SPILL[isa]
     busy = []

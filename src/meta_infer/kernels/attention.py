@@ -53,7 +53,7 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
         return
     lanes = profile.lanes(problem.dtype)
     widest = 4 if registers_of(profile) >= 32 else 2
-    vectors = min(max(PANEL // lanes, 1), widest)
+    vectors = min(max(PANEL // lanes, 2), widest, _rounded(problem.q.steps, lanes) // lanes)
     panels = max(1, min(CHUNK_QUERIES, _rounded(problem.q.steps, lanes * vectors)) // (lanes * vectors))
     keys = _smallest_block(problem)
     knobs: dict[str, KnobValue] = {"rows": 6, "vectors": vectors, "panels": 1 << (panels.bit_length() - 1),

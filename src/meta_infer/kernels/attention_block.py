@@ -18,7 +18,6 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import (
     Buffer,
     Expr,
-    Operand,
     Type,
     Var,
     binary,
@@ -32,7 +31,7 @@ from meta_infer.ir.loop import (
 )
 from meta_infer.kernels.attention_problem import Problem, Strides, mask_index
 from meta_infer.kernels.fold import each_vector
-from meta_infer.kernels.gemm_tile import Tile, by_rows, each_tile, multiply
+from meta_infer.kernels.gemm_tile import Ahead, Tile, by_rows, each_tile, multiply
 from meta_infer.kernels.lane_transpose import transpose_lanes
 from meta_infer.kernels.power import power_of, powers_of
 from meta_infer.support.dtypes import INT32
@@ -41,8 +40,8 @@ HIDDEN = float("-inf")
 # Steps in a turn of the products' loops. They are short, as deep as a head is wide or as a block has keys: of a loop of
 # sixty turns the end is foretold wrongly, which costs a twentieth of it, of one of sixteen seldom.
 UNROLL = 4
-# Keys whose scores are raised together: as many chains of dependent operations.
-KEYS_AT_ONCE = 2
+# Vectors of scores that are raised together: as many chains of dependent operations, and registers hold them.
+CHAINS = 4
 
 
 @dataclass(frozen=True)
@@ -218,11 +217,14 @@ def score_block(b: Builder, work: Work, problem: Problem, block: Block, spot: Sp
             b.store(work.scores, at + v * lanes, z)
             b.assign(found[v], binary("max", z, found[v]))
 
+    pace = b.let(block.k_strides.step * tile.rows // problem.size, "pace")
     with each_tile(b, tile, block.count) as (first, size):
+        after = b.let(block.k_at + (first + tile.rows) * block.k_strides.step, "after")
+
         def body(rows: int) -> None:
             keys = [b.let(block.k_at + (first + r) * block.k_strides.step, "key") for r in range(rows)]
             result = multiply(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
-                              const(problem.size), unroll=UNROLL)
+                              const(problem.size), None, UNROLL, Ahead(block.k, after, pace))
             at = b.let(first * columns, "at")
             for r, row in enumerate(result):
                 if problem.softcap <= 0:
@@ -262,9 +264,10 @@ def _raise_scores(b: Builder, work: Work, block: Block, spot: Spot, found: Seque
             b.store(work.scores, place, e)
             b.assign(added[v], added[v] + e)
 
-    together = b.let(block.count // KEYS_AT_ONCE * KEYS_AT_ONCE, "together")
-    with b.loop(0, together, KEYS_AT_ONCE, "key") as key:
-        power(key, KEYS_AT_ONCE)
+    at_once = max(CHAINS // work.tile.vectors, 1)
+    together = b.let(block.count // at_once * at_once, "together")
+    with b.loop(0, together, at_once, "key") as key:
+        power(key, at_once)
     with b.loop(together, block.count, 1, "key") as key:
         power(key, 1)
     for v, more in enumerate(added):
@@ -272,31 +275,50 @@ def _raise_scores(b: Builder, work: Work, block: Block, spot: Spot, found: Seque
         b.store(work.total, at + v * lanes, old_total * b.load(work.factors, v * lanes, lanes) + more)
 
 
+@dataclass(frozen=True)
+class _Strip:
+    """Some columns of a block's values: `values[at + t * step]` for key t, and where the next ones are."""
+
+    tile: Tile
+    column: Expr
+    values: Buffer
+    at: Expr
+    step: Expr
+    after: Expr
+
+
 def add_values(b: Builder, work: Work, problem: Problem, block: Block, spot: Spot) -> None:
     """The panel's sums, scaled, plus the block's values weighted by their powers."""
-    tile, lanes = work.tile, work.tile.lanes
-    width = _rounded(problem.width, tile)
-    base = b.let(spot.panel * (tile.columns * width), "base")
+    tile = work.tile
     for column, count, vectors in strips(problem.width, tile):
         part = replace(tile, vectors=vectors)
         with b.loop(0, count, 1, "strip") as strip:
-            first_column = b.let(strip * tile.columns + column, "column")
+            first = b.let(strip * tile.columns + column, "column")
             if work.values is None:
-                values, at, step = block.v, b.let(block.v_at + first_column, "at"), block.v_step
+                at = b.let(block.v_at + first, "at")
+                found = _Strip(part, first, block.v, at, block.v_step, b.let(at + tile.columns, "after"))
             else:
-                values, step = work.values, const(part.columns)
-                at = b.let(strip * (work.keys * tile.columns) + column * work.keys, "at")
-            with each_tile(b, part, spot.count) as (first, size):
-                def body(rows: int, part: Tile = part, values: Buffer = values, at: Expr = at, step: Operand = step,
-                         first: Expr = first, first_column: Expr = first_column) -> None:
-                    sums = b.let(base + first * width + first_column, "sums")
-                    start = [[b.load(work.sums, sums + (r * width + v * lanes), lanes)
-                              * splat(b.load(work.factors, first + r), lanes) for v in range(part.vectors)]
-                             for r in range(rows)]
-                    result = multiply(b, part, rows, work.scores, [b.let(first + r, "row") for r in range(rows)],
-                                      tile.columns, values, at, step, block.count, start, UNROLL)
-                    for r, row in enumerate(result):
-                        for v, value in enumerate(row):
-                            b.store(work.sums, sums + (r * width + v * lanes), value)
+                size = work.keys * tile.columns
+                at = b.let(strip * size + column * work.keys, "at")
+                found = _Strip(part, first, work.values, at, const(part.columns), b.let(at + size, "after"))
+            _add_strip(b, work, problem, block, spot, found)
 
-                by_rows(b, part, size, body)
+
+def _add_strip(b: Builder, work: Work, problem: Problem, block: Block, spot: Spot, strip: _Strip) -> None:
+    tile, lanes, width = strip.tile, work.tile.lanes, _rounded(problem.width, work.tile)
+    base = b.let(spot.panel * (work.tile.columns * width) + strip.column, "base")
+    ahead = Ahead(strip.values, strip.after, strip.step)
+    with each_tile(b, tile, spot.count) as (first, size):
+        def body(rows: int) -> None:
+            sums = b.let(base + first * width, "sums")
+            start = [[b.load(work.sums, sums + (r * width + v * lanes), lanes)
+                      * splat(b.load(work.factors, first + r), lanes) for v in range(tile.vectors)]
+                     for r in range(rows)]
+            powers = [b.let(first + r, "row") for r in range(rows)]
+            result = multiply(b, tile, rows, work.scores, powers, work.tile.columns, strip.values, strip.at, strip.step,
+                              block.count, start, UNROLL, ahead)
+            for r, row in enumerate(result):
+                for v, value in enumerate(row):
+                    b.store(work.sums, sums + (r * width + v * lanes), value)
+
+        by_rows(b, tile, size, body)
