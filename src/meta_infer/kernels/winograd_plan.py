@@ -211,9 +211,11 @@ def plan_winograd(conv: ConvShape, m: int, profile: Profile) -> WinogradConv:
     vectors, columns = register_tiles(out_blocks, tiles if is_static else None, profile)[0]
     everything = len(split_evenly(out_blocks, vectors))
     all_groups = -(-tiles // columns)
-    nominal = max(1, _nominal_tiles(m, max(in_blocks, out_blocks) * block, profile) // columns)
-    groups = -(-all_groups // -(-all_groups // nominal))
-    passes = min(everything, -(-_CHUNKS_PER_CORE * profile.max_workers // -(-all_groups // groups)))
+    nominal = _nominal_tiles(m, max(in_blocks, out_blocks) * block, profile)
+    tile_blocks = max(1, round(all_groups * columns / nominal))
+    groups = -(-all_groups // tile_blocks)
+    passes = round(_CHUNKS_PER_CORE * profile.max_workers / -(-all_groups // groups))
+    passes = max(1, min(everything, passes))
     per_tile = in_blocks * block * block * vectors * 4                    # bytes of weights at a point
     in_passes = min(in_blocks, -(-per_tile // l1_bytes(profile)))
     weight_bytes = (m + TAPS - 1)**2 * in_blocks * out_blocks * block**2 * 4
