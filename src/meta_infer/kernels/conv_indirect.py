@@ -141,6 +141,11 @@ def _passes(plan: IndirectConv, profile: Profile) -> int:
     return -(-reach.in_blocks // max(1, l1 // 3 // per_block))
 
 
+def _fair_patch(taps: TapConv, choice: Choice, block: int) -> int:
+    """Twice the bytes of a tile's patch: where taps lie so far apart that it is large, longer chunks share it."""
+    return 8 * replace(choice, positions=choice.columns).plan(taps, block).patch_elements
+
+
 def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
     """The rule's choice."""
     vectors, columns = _tile(taps, block, profile)
@@ -149,10 +154,11 @@ def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
     weights = plan.reach.packed_elements * 4
     splits = min(plan.all_units, max(1, -(-2 * weights // l2)))
     positions = max(4 * columns, int(_CHUNK_FLOPS / (2.0 * plan.reach.steps * block / splits)))
+    most_patch = max(l2 // 3, _fair_patch(taps, choice, block))
     while True:
         choice = replace(choice, positions=positions, splits=splits)
         plan = choice.plan(taps, block)
-        too_few, too_large = _chunks(plan) < _FEWEST_CHUNKS, plan.patch_elements * 4 > l2 // 3
+        too_few, too_large = _chunks(plan) < _FEWEST_CHUNKS, plan.patch_elements * 4 > most_patch
         if not (too_few or too_large) or positions <= columns:
             break
         if too_few and not too_large and positions <= 8 * columns and splits < plan.all_units:
@@ -239,7 +245,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     if choice.vectors > plan.reach.out_blocks or choice.splits > plan.all_units or choice.passes > plan.reach.in_blocks:
         return Refusal(full, "shape", f"{plan.reach.parts} parts of {plan.reach.out_blocks} output and "
                                       f"{plan.reach.in_blocks} input blocks")
-    if plan.patch_elements * 4 > l2_bytes(profile):
+    if plan.patch_elements * 4 > max(l2_bytes(profile), _fair_patch(taps, choice, block)):
         return Refusal(full, "cache", f"a patch of {plan.patch_elements * 4} bytes exceeds L2")
     return _variant(group, taps, choice, variant.kernel, block)
 
