@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+
 import numpy as np
 import pytest
 
+from meta_infer.backends.cpu.emit_c import emit_module
+from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.profile import Profile
 from meta_infer.kernels.conv_int8 import CONV_INT8
 from meta_infer.kernels.dot_path import dot_paths
@@ -15,7 +21,7 @@ from tests.emulators import need_emulator
 
 from .conv_cases import PROFILES
 from .emulated import check_emulated
-from .harness import PROFILE, Case, Step, check_case, make_group, make_profile
+from .harness import PROFILE, Case, Step, check_case, layouts_of, make_group, make_profile
 from .int8_cases import int8_conv, numbers, random_int8_conv
 
 
@@ -108,3 +114,22 @@ def test_emulated(isa: str, full: bool) -> None:
     cases = [random_int8_conv(rng, pointwise=i % 2 == 1) for i in range(12 if full else 1)]
     cases.append(int8_conv(rng, (1, 19, 6, 7), 21, (3, 3), pads=(1, 1, 1, 1), zero=200, requantise=True))
     assert check_emulated([(case, CONV_INT8) for case in cases], make_profile(isa)) >= len(cases)
+
+
+@pytest.mark.skipif(shutil.which("llvm-objdump") is None, reason="needs a disassembler for every target")
+@pytest.mark.parametrize(("isa", "instruction"), [
+    ("x86-64-v4-vnni", r"vpdpbusd.*%zmm"), ("x86-64-v3-vnni", r"vpdpbusd.*%ymm"), ("x86-64-v4", r"vpmaddwd.*%zmm"),
+    ("aarch64-dot", r"\bsdot\b")])
+def test_instruction_mix(isa: str, instruction: str) -> None:
+    """The inner loops multiply with the target's own instruction, and hardly touch the stack."""
+    case = int8_conv(np.random.default_rng(8), (1, 64, 14, 14), 64, (3, 3), pads=(1, 1, 1, 1))
+    profile = make_profile(isa)
+    variant = next(iter(CONV_INT8.variants(case.group, profile)))
+    lowering = CONV_INT8.lower(case.group, variant, layouts_of(variant, case.group), profile)
+    artifact = compile_module(emit_module([lowering.calls[0].func], (), (), isa), isa)
+    flags = "--mattr=+dotprod" if "aarch64" in isa else "--mattr="
+    text = subprocess.run(["llvm-objdump", "-d", flags, str(artifact.path)], capture_output=True, text=True,
+                          check=True).stdout
+    products = len(re.findall(instruction, text))
+    assert products >= 12
+    assert len(re.findall(r"%[yz]mm\d+.*\(%rsp\)|\(%rsp\).*%[yz]mm|\bq\d+, \[sp", text)) <= products // 4
