@@ -32,6 +32,8 @@ _CHUNK_FLOPS = 6e6
 _FEWEST_CHUNKS = 8
 _MOST_COLUMN_BYTES = 16 << 20
 _LONG_RUN = 0.88
+# How much longer it takes where columns and weights do not stay in L2 together.
+_BEYOND_L2 = 1.6
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,13 @@ def _fill_cycles(plan: Im2colConv) -> float:
     return row * plan.depth * _outputs(conv) / width
 
 
-def _cost(plan: Im2colConv) -> float:
+def _cost(plan: Im2colConv, profile: Profile) -> float:
     """Operations of float32 that the core could do at its peak in the predicted time, for one image."""
     panels = -(-_outputs(plan.conv) // plan.tile.columns)
     fills = plan.conv.group if plan.conv.group > 1 else -(-plan.all_units // plan.units)
     cycles = _panel_cycles(plan) * panels * plan.conv.group + _fill_cycles(plan) * fills
+    if plan.depth * plan.positions * plan.tile.dtype.bytes > l2_bytes(profile) // 2:
+        cycles *= _BEYOND_L2
     return cycles * 4 * plan.tile.lanes * plan.tile.dtype.bytes / 4
 
 
@@ -149,7 +153,7 @@ def _variant(group: Group, conv: ConvShape, choice: Choice, profile: Profile) ->
     scratch = (plan.column_elements + plan.tile.rows * plan.tile.columns) * conv.x.dtype.bytes + 128
     return Variant("conv_im2col", "conv_im2col", {name: PLAIN for name in group.inputs},
                    {name: PLAIN for name in group.outputs}, asdict(choice), scratch_bytes=scratch, flops=conv.flops,
-                   cost=_cost(plan))
+                   cost=_cost(plan, profile))
 
 
 def _variants(group: Group, profile: Profile) -> Iterator[Variant]:

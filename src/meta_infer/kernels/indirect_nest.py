@@ -259,18 +259,23 @@ class _Nest:
                 for v, factor in enumerate(factors):
                     b.assign(acc[v][j], mad(x, factor, acc[v][j]))
 
+        def block_at(x_at: Expr, w_at: Expr) -> None:
+            if tap_weights // block * len(places) <= _STRAIGHT_MADS:
+                for ic in range(in_block):
+                    channel(ic, x_at, w_at)
+                return
+            with b.loop(0, in_block, name="ic") as lane:
+                channel(lane, x_at, w_at)
+
         with b.loop(start, stop, name="ib") as ib:
             x_block = b.let((tile.in_first + ib) * self.source.block_step, "x_block")
             w_block = b.let(tile.weights + ib * (self.plan.taps.taps * tap_weights), "w_block")
+            if self.plan.taps.taps == 1:                              # it is the first place of its patch
+                block_at(x_block, w_block)
+                return
             with b.loop(tile.tap_first, tile.tap_last, name="t") as t:
                 x_at = b.let(x_block + b.load(self.taps.place, t), "x_at")
-                w_at = b.let(w_block + b.load(self.taps.number, t) * tap_weights, "w_at")
-                if tap_weights // block * len(places) <= _STRAIGHT_MADS:
-                    for ic in range(in_block):
-                        channel(ic, x_at, w_at)
-                else:
-                    with b.loop(0, in_block, name="ic") as lane:
-                        channel(lane, x_at, w_at)
+                block_at(x_at, b.let(w_block + b.load(self.taps.number, t) * tap_weights, "w_at"))
 
 
 def lower_indirect(group: Group, plan: IndirectConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
