@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -183,6 +185,15 @@ def test_refusals_say_why() -> None:
     long = _case((1, 1, 1, 2000, 2000, 128, 128), np.zeros((2000, 2000), np.float32))
     found = ATTENTION.tune(long.group, _variant(long), {"panels": 64}, PROFILE)
     assert isinstance(found, Refusal) and found.reason == "cache"
+
+
+def test_there_is_a_variant_for_any_size_and_cache() -> None:
+    """Less is kept at once where heads are large or caches small."""
+    wide = _variant(_case((1, 1, 1, 100, 100, 1024, 1024)))
+    assert wide.scratch_bytes <= 512 << 10 and wide.knobs["panels"] in (1, 2)
+    small = dataclasses.replace(PROFILE, l1d_bytes=4096, l2_bytes=8192)
+    assert _variant(_case((1, 2, 2, 100, 100, 64, 64)), small).knobs["keys"] == 64
+    assert check_case(_case((1, 1, 1, 9, 70, 600, 520)), ATTENTION, 1e-4, 1e-5) == 1
 
 
 @pytest.mark.parametrize("isa", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64", "riscv64"])

@@ -55,14 +55,15 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     widest = 4 if registers_of(profile) >= 32 else 2
     vectors = min(max(PANEL // lanes, 2), widest, _rounded(problem.q.steps, lanes) // lanes)
     panels = max(1, min(CHUNK_QUERIES, _rounded(problem.q.steps, lanes * vectors)) // (lanes * vectors))
-    keys = _smallest_block(problem)
-    knobs: dict[str, KnobValue] = {"rows": 6, "vectors": vectors, "panels": 1 << (panels.bit_length() - 1),
-                                   "keys": min(keys, KEYS), "values": "in place" if problem.width % lanes == 0
-                                   else "copied"}
+    panels, keys = 1 << (panels.bit_length() - 1), min(_smallest_block(problem), KEYS)
     inputs = {n: PLAIN for n in group.inputs if n not in group.constants}
-    chosen = _tuned(problem, Variant("attention", "online", inputs, {n: PLAIN for n in group.outputs}, knobs), profile)
-    if isinstance(chosen, Variant):
-        yield chosen
+    knobs: dict[str, KnobValue] = {"rows": 6, "vectors": vectors, "panels": panels, "keys": keys,
+                                   "values": "in place" if problem.width % lanes == 0 else "copied"}
+    variant = Variant("attention", "online", inputs, {n: PLAIN for n in group.outputs}, knobs)
+    while isinstance(_tuned(problem, variant, profile), Refusal) and (panels > 1 or keys > 64):
+        panels, keys = max(panels // 2, 1), 64            # large heads, or small caches
+        variant = replace(variant, knobs={**knobs, "panels": panels, "keys": keys})
+    yield _described(problem, variant, profile)           # the least there is, where even that is too large
 
 
 def _rounded(dim: object, step: int) -> int:
@@ -96,26 +97,39 @@ def _number(value: KnobValue) -> int:
     return value
 
 
+def _shape_of(problem: Problem, variant: Variant, profile: Profile) -> tuple[Tile, int, int]:
+    """The register tile, panels of a chunk and keys of a block that the knobs say."""
+    rows, vectors, panels, keys = (_number(variant.knobs[name]) for name in ("rows", "vectors", "panels", "keys"))
+    return Tile(problem.dtype, profile.lanes(problem.dtype), vectors, rows), panels, keys
+
+
 def _tuned(problem: Problem, variant: Variant, profile: Profile) -> Variant | Refusal:
     """The variant with its resources filled in, or why its knobs cannot be."""
-    rows, vectors, panels, keys = (_number(variant.knobs[name]) for name in ("rows", "vectors", "panels", "keys"))
-    tile, bytes_each = Tile(problem.dtype, profile.lanes(problem.dtype), vectors, rows), problem.dtype.bytes
+    tile, panels, keys = _shape_of(problem, variant, profile)
     if not fits_registers(tile, profile):
         return Refusal(variant.knobs, "registers", f"{tile} accumulators of {registers_of(profile)} registers")
     if panels > 1 and (panels // 2) * tile.columns >= _rounded(problem.q.steps, tile.columns):
         return Refusal(variant.knobs, "shape", f"{panels} panels are more than {problem.q.steps} queries fill")
     if keys > _smallest_block(problem):
         return Refusal(variant.knobs, "shape", f"a block of {keys} is longer than all {problem.k.steps} keys")
-    near = 2 * keys * tile.columns * bytes_each
+    near = 2 * keys * tile.columns * problem.dtype.bytes
     if profile.l1d_bytes and near > profile.l1d_bytes:
         return Refusal(variant.knobs, "cache", f"scores and a strip of values take {near} of {profile.l1d_bytes} bytes")
-    scratch = _scratch_elements(problem, tile, panels, keys, variant.knobs["values"] == "copied") * bytes_each
-    if profile.l2_bytes and scratch > profile.l2_bytes:
-        return Refusal(variant.knobs, "cache", f"the working set of {scratch} bytes exceeds {profile.l2_bytes}")
+    found = _described(problem, variant, profile)
+    if profile.l2_bytes and found.scratch_bytes > profile.l2_bytes:
+        return Refusal(variant.knobs, "cache", f"{found.scratch_bytes} bytes of scratch exceed {profile.l2_bytes}")
+    return found
+
+
+def _described(problem: Problem, variant: Variant, profile: Profile) -> Variant:
+    """The variant with its scratch, operations and cost."""
+    tile, panels, keys = _shape_of(problem, variant, profile)
+    scratch = _scratch_elements(problem, tile, panels, keys, variant.knobs["values"] == "copied")
     scores = product((problem.q.batch, problem.q.heads, problem.q.steps, problem.k.steps))
     each = 2 * (problem.size + problem.width)
     cost = float(usual_upper(scores)) * (each / _SHARE + _POWER)
-    return replace(variant, scratch_bytes=scratch, flops=scores * (each + 14), cost=max(cost, 1.0))
+    return replace(variant, scratch_bytes=scratch * problem.dtype.bytes, flops=scores * (each + 14),
+                   cost=max(cost, 1.0))
 
 
 def _scratch_elements(problem: Problem, tile: Tile, panels: int, keys: int, copies: bool) -> int:
@@ -128,8 +142,7 @@ def _scratch_elements(problem: Problem, tile: Tile, panels: int, keys: int, copi
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     problem = problem_of(group)
     assert problem is not None
-    rows, vectors, panels, keys = (_number(variant.knobs[name]) for name in ("rows", "vectors", "panels", "keys"))
-    tile = Tile(problem.dtype, profile.lanes(problem.dtype), vectors, rows)
+    tile, panels, keys = _shape_of(problem, variant, profile)
     b = Builder("attention")
     buffers = bind(b, group)
     work = make_work(b, problem, tile, panels, keys, variant.knobs["values"] == "copied")
