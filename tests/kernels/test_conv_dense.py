@@ -144,3 +144,12 @@ def test_groups_out_of_reach_have_no_variant() -> None:
     for kernel in (CONV_DIRECT, CONV_PADDED, CONV_POINTWISE, CONV_FIRST):
         assert not list(kernel.variants(grouped.group, profile))
         assert not list(kernel.variants(line.group, profile))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("strides", [(2, 2), (1, 3)])
+def test_pointwise_with_strides(strides: tuple[int, int], dynamic: bool) -> None:
+    """Positions that are no neighbours are copied first, whatever the rows a chunk begins and ends in."""
+    rng = np.random.default_rng(9)
+    case = conv_case(rng, (2, 20, 13, 15), 37, (1, 1), strides=strides, dynamic=dynamic, epilogue=[Step("Relu")])
+    assert check(case, CONV_POINTWISE, PROFILES[0]) == 1

@@ -23,6 +23,7 @@ CORNER_CASES = {
     "dynamic": (CONV_PADDED, {"shape": (1, 9, 5, 7), "out_channels": 12, "kernel": (2, 2), "dynamic": True}),
     "pointwise": (CONV_POINTWISE, {"shape": (1, 40, 7, 11), "out_channels": 35, "kernel": (1, 1)}),
     "few positions": (CONV_POINTWISE, {"shape": (2, 20, 3, 3), "out_channels": 35, "kernel": (1, 1)}),
+    "gathered": (CONV_POINTWISE, {"shape": (2, 20, 7, 12), "out_channels": 35, "kernel": (1, 1), "strides": (2, 3)}),
     "first": (CONV_FIRST, {"shape": (1, 3, 9, 14), "out_channels": 20, "kernel": (3, 3), "strides": (2, 2),
                            "pads": (1, 1, 1, 1)}),
 }

@@ -1,4 +1,4 @@
-"""1x1 convolution of stride 1 over blocked channels: a matrix product over all positions of an image at once.
+"""1x1 convolution over blocked channels: a matrix product over all positions of an image at once.
 
     x [N, IB, HW, c], weights [tile][IB][c][v][c]  ->  y [N, OB, HW, c]
 
@@ -6,7 +6,8 @@
         for tile of output blocks:  for tile of positions:
             registers = bias;  for input block, channel:  multiply-add;  epilogue
 
-Rows do not matter, so tiles run across them: 7 x 7 is 49 positions.
+Rows do not matter, so tiles run across them: 7 x 7 is 49 positions. With a stride, a chunk first copies the positions
+it needs, one after another, into scratch [IB, lines, c].
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.loop import Buffer, Expr, const, minimum
+from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
 from meta_infer.ir.shapes import Dim, ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks, operand_layouts
 from meta_infer.kernels.conv_chunks import Work, cut, l1_bytes, l2_bytes
@@ -48,6 +49,8 @@ _LONG_RUN = 0.96
 _LOAD_CYCLES = 0.1
 # Input blocks of which a processor notices by itself that they are read one after another.
 _GUESSED_STREAMS = 8
+# Output tiles that share what a chunk copies, at least, and cycles for copying a vector.
+_TILES_OF_COPY, _COPY_CYCLES = 12, 2.0
 
 
 def _flat_shape(shape: Shape, image: Shape) -> Shape | None:
@@ -66,6 +69,8 @@ def flatten(group: Group, conv: ConvShape) -> Group | None:
         if name in (conv.weight.name, conv.bias.name if conv.bias else ""):
             continue
         shape = _flat_shape(value.shape, conv.out_spatial)
+        if shape is None and name == conv.x.name and set(conv.strides) != {1}:
+            continue                                                     # the convolution alone reads it, by rows
         if shape is None:
             return None
         seen[name] = replace(value, shape=shape)
@@ -93,6 +98,19 @@ class PointwiseConv:
     def positions(self) -> Dim:
         return product(self.conv.out_spatial)
 
+    @property
+    def gathers(self) -> bool:
+        """Whether a chunk's positions are copied first, because they are not neighbours."""
+        return set(self.conv.strides) != {1}
+
+    @property
+    def panel_elements(self) -> int:
+        return self.in_blocks * self.tiling.lines * self.block if self.gathers else 0
+
+    @property
+    def scratch_elements(self) -> int:
+        return self.problem.kept_elements(self.tiling) + self.panel_elements
+
     def is_whole(self, run: OutRun) -> bool:
         """Whether a chunk has a whole image of a size known at build: its tiles are then of almost equal size."""
         return isinstance(self.positions, int) and self.tiling.lines >= self.positions
@@ -108,13 +126,15 @@ class PointwiseConv:
             else:
                 tile = self.problem.cycles(self.tiling, run.vectors, run.columns, 1)
                 cycles += run.count * tile * positions / run.columns
-        return cycles / _LONG_RUN * 4 * self.block
+        chunks = -(-positions // self.tiling.lines) * -(-len(self.tiles.sizes) // self.tiling.tiles)
+        copied = chunks * self.panel_elements / self.block * _COPY_CYCLES
+        return (cycles / _LONG_RUN + copied) * 4 * self.block
 
 
 def problem_pointwise(conv: ConvShape, block: int, profile: Profile) -> Problem:
     return Problem(blocks(conv.out_channels, block), blocks(conv.in_channels, block), block, block, 1,
                    usual_upper(product(conv.out_spatial)), 1, simd_registers(profile), l2_bytes(profile),
-                   lambda columns: 3, has_passes=True, has_near=True)
+                   lambda columns: 3, has_passes=True, has_near=set(conv.strides) == {1})
 
 
 def default_pointwise(conv: ConvShape, problem: Problem, profile: Profile) -> Tiling:
@@ -128,12 +148,15 @@ def default_pointwise(conv: ConvShape, problem: Problem, profile: Profile) -> Ti
     weights = in_blocks * out_blocks * block * block
     step = min(step, most) if width is None else most
     columns, vectors = max(run.columns for run in tiles.runs), tiles.sizes[0]
+    asks = in_blocks > _GUESSED_STREAMS and most * in_blocks * block * 4 > l2_bytes(profile)
     in_pass = _in_pass(in_blocks, block * block * vectors * 4, profile)
     chosen = cut(Work(images, len(tiles.sizes), most, step, in_blocks * block * 4, 0, weights * 4,
-                      2.0 * weights * most, in_passes=True), profile)
+                      2.0 * weights * most, in_passes=problem.has_near), profile)
+    if not problem.has_near:                                             # a copy is worth several tiles
+        chosen = replace(chosen, tiles=min(len(tiles.sizes), max(chosen.tiles, _TILES_OF_COPY)))
     return Tiling(vectors, columns, chosen.tiles, chosen.lines, in_pass,
                   straight_channels(block, vectors * tiles.runs[0].columns), int(weights * 4 > l2_bytes(profile) // 2),
-                  int(in_blocks > _GUESSED_STREAMS and most * in_blocks * block * 4 > l2_bytes(profile)))
+                  int(asks and problem.has_near))
 
 
 def _in_pass(in_blocks: int, block_bytes: int, profile: Profile) -> int:
@@ -157,7 +180,9 @@ def plan_pointwise(conv: ConvShape, block: int, profile: Profile,
 
 
 def _fits(group: Group, conv: ConvShape | None) -> bool:
-    if conv is None or conv.group != 1 or conv.taps != 1 or set(conv.strides) != {1} or 0 in conv.y.shape:
+    if conv is None or conv.group != 1 or conv.taps != 1 or 0 in conv.y.shape:
+        return False
+    if set(conv.strides) != {1} and (len(conv.kernel) != 2 or conv.x.name in extra_inputs(group, conv)):
         return False
     if any(conv.begin) or any(conv.end) or flatten(group, conv) is None:
         return False
@@ -169,7 +194,7 @@ def _variant(group: Group, plan: PointwiseConv) -> Variant:
     inputs = operand_layouts(group, extra_inputs(group, conv), conv.y.rank, block) | {conv.x.name: blocked(block)}
     packed = plan.in_blocks * plan.problem.out_blocks * block * block * 4
     return Variant("conv_pointwise", "conv_pointwise", inputs, {out: blocked(block) for out in group.outputs},
-                   asdict(plan.tiling), scratch_bytes=plan.problem.kept_elements(plan.tiling) * 4, packed_bytes=packed,
+                   asdict(plan.tiling), scratch_bytes=plan.scratch_elements * 4, packed_bytes=packed,
                    flops=conv.flops, cost=plan.cost)
 
 
@@ -200,6 +225,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     kept_elements = plan.problem.kept_elements(plan.tiling)
     kept = b.scratch("kept", FLOAT32, kept_elements) if kept_elements else None
     passes = Passes(plan.in_blocks, plan.tiling.in_blocks, kept, block)
+    panel = b.scratch("panel", FLOAT32, plan.panel_elements) if plan.gathers else None
     tile_groups = -(-len(plan.tiles.sizes) // plan.tiling.tiles)
     groups = ceildiv(plan.positions, plan.tiling.lines)
 
@@ -209,16 +235,34 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         tile_group, n = b.let(rest % tile_groups, "tile_group"), b.let(rest // tile_groups, "n")
         p0 = b.let(part * plan.tiling.lines, "p0")
         p1 = b.let(minimum(p0 + plan.tiling.lines, positions), "p1")
+        if panel is not None:
+            _gather(b, plan, x, panel, n, p0, p1)
         first_tile = tile_group * plan.tiling.tiles
         for run in plan.tiles.runs:
             low, high = tiles_in(run, first_tile, first_tile + plan.tiling.tiles)
             with b.loop(low, high, name="tile") as tile:
                 out_block = b.let(run.block + tile * run.vectors, "ob")
-                _positions(b, plan, run, epilogue, passes, (x, w, bias), n, out_block, p0, p1)
+                _positions(b, plan, run, epilogue, passes, (x if panel is None else panel, w, bias), n, out_block,
+                           p0, p1)
     func, dims = b.finish()
     packed = pack_operands(group, conv, plan.tiles.sizes, block, block)
     args = (conv.x.name, *packed, *extras, *group.outputs)
     return Lowering((KernelCall(func, args, dims),), packed)
+
+
+def _gather(b: Builder, plan: PointwiseConv, x: Buffer, panel: Buffer, n: Expr, p0: Expr, p1: Expr) -> None:
+    """panel[ib, p - p0] = the input that output position p reads, for p in [p0, p1)."""
+    conv, block = plan.conv, plan.block
+    height, width = (b.dim(d) for d in conv.in_spatial)
+    out_width = b.dim(conv.out_spatial[1])
+    with b.loop(0, plan.in_blocks, name="ib") as ib:
+        plane = b.let((n * plan.in_blocks + ib) * height, "plane")
+        with b.loop(p0 // out_width, (p1 - 1) // out_width + 1, name="y") as y:
+            row = b.let(y * out_width, "row")
+            source = b.let((plane + y * conv.strides[0]) * width, "source")
+            to = b.let(ib * plan.tiling.lines + row - p0, "to")
+            with b.loop(maximum(p0 - row, 0), minimum(p1 - row, out_width), name="column") as column:
+                b.store(panel, (to + column) * block, b.load(x, (source + column * conv.strides[1]) * block, block))
 
 
 def _positions(b: Builder, plan: PointwiseConv, run: OutRun, epilogue: Epilogue, passes: Passes,
@@ -237,8 +281,13 @@ def _positions(b: Builder, plan: PointwiseConv, run: OutRun, epilogue: Epilogue,
                   tiling.lines).ask(b, place, columns)
         acc = passes.start(b, run.vectors, columns, place, first,
                            lambda v: b.load(bias, (out_block + v) * block, block))
-        source = Source(x, w, lambda ib, kh: ((n * in_blocks + ib) * positions + p) * block, w_tile, 1, block, block,
-                        tiling.unroll, columns * block * tiling.near)
+
+        def x_row(ib: Expr, kh: Expr) -> Expr:
+            if plan.gathers:
+                return (ib * tiling.lines + place) * block
+            return ((n * in_blocks + ib) * positions + p) * block
+
+        source = Source(x, w, x_row, w_tile, 1, block, block, tiling.unroll, columns * block * tiling.near)
         accumulate(b, acc, source, Taps(((0, columns),), 1, 1), (0, 1), (first, last))
         if not passes.keep(b, acc, place, last):
             epilogue.finish(b, acc, n, out_block, const(0), p)
