@@ -20,6 +20,8 @@ from meta_infer.support.dtypes import FLOAT32
 
 # What it takes to begin reading a run of a large tensor: prefetchers start anew.
 _RUN_COST = 3e4
+# A depthwise convolution of any width has code of its own near the borders, more often reached in planes of few lines.
+_SHORT_PLANES = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class ChainShape:
             total += chunks * blocks(self.x.shape[1], block) * _RUN_COST
         if self.depthwise is None:
             return total + ELEMENT_COST * usual_upper(product(self.x.shape[1:])) * len(self.links[0].nodes)
-        return total + alone[-2]
+        is_known = all(isinstance(dim, int) for dim in self.last.out_spatial)
+        return total + alone[-2] * (1.0 if is_known else _SHORT_PLANES)
 
 
 def _cut_short(conv: ConvShape, positions: int, profile: Profile) -> float:
@@ -112,10 +115,10 @@ def chain_of(group: Group) -> ChainShape | None:
         return _gated(links, last)
     convs = [conv_of(link) for link in links[:-1]]
     depthwise = convs[-1]
-    if not fits_depthwise(depthwise) or not all(_is_local(link) for link in links[:-1]):
+    if not fits_depthwise(depthwise) or not all(is_local(link) for link in links[:-1]):
         return None
     first = convs[0] if len(convs) == 2 else None
-    if len(convs) == 2 and not (is_pointwise(first) and _is_local(links[0], scalars_only=True)):
+    if len(convs) == 2 and not (is_pointwise(first) and is_local(links[0], scalars_only=True)):
         return None
     assert depthwise is not None
     chain = ChainShape(links, (first or depthwise).x, first, depthwise, last)
@@ -145,7 +148,7 @@ def is_pointwise(conv: ConvShape | None) -> bool:
     return isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
 
 
-def _is_local(link: Group, scalars_only: bool = False) -> bool:
+def is_local(link: Group, scalars_only: bool = False) -> bool:
     """Whether the link's other operands are the same everywhere: per channel, or `scalars_only`."""
     chain = {link.anchor.inputs[0], *link.anchor.inputs[1:]}
     made = {node.outputs[0] for node in link.nodes}

@@ -107,8 +107,8 @@ def _counted(b: Builder, pool: PoolShape, axis: int, at: Expr, window: tuple[Exp
 
 
 @dataclass(frozen=True)
-class _Code:
-    """One plane's code: `lanes` numbers per element, `plane` its first element in x."""
+class PoolPlane:
+    """One plane's code: `lanes` numbers per element, `plane` the number of lines before its first one in x."""
 
     b: Builder
     pool: PoolShape
@@ -163,7 +163,7 @@ def _inner_columns(b: Builder, pool: PoolShape) -> tuple[Expr, Expr]:
     return low, b.let(maximum(minimum(maximum(reach, 0) // stride, width), low), "inner_high")
 
 
-def _row(b: Builder, code: _Code, outer: Sequence[Expr]) -> None:
+def pool_row(b: Builder, code: PoolPlane, outer: Sequence[Expr]) -> None:
     """All columns of the output row at `outer`."""
     pool = code.pool
     windows = [window(b, pool, axis, at) for axis, at in enumerate(outer)]
@@ -209,7 +209,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                 known = apply_nodes(b, group.epilogue, group.values, {pool.y.name: value}, buffers, layouts, point)
                 store_outputs(b, group, known, buffers, layouts, point)
 
-            _row(b, _Code(b, pool, buffers[pool.x.name], lanes, first, finish), outer)
+            pool_row(b, PoolPlane(b, pool, buffers[pool.x.name], lanes, first, finish), outer)
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 

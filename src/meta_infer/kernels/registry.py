@@ -19,6 +19,7 @@ from meta_infer.kernels.conv_int8 import CONV_INT8
 from meta_infer.kernels.conv_lanes import CONV_LANES
 from meta_infer.kernels.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv_pool import CONV_POOL
 from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
 from meta_infer.kernels.conv_winograd import CONV_WINOGRAD
 from meta_infer.kernels.det import DET
@@ -77,6 +78,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_INDIRECT,
     CONV_IM2COL,
     CONV_GENERIC,
+    CONV_POOL,
     POOL,
     POOL_INDICES,
     ROI_ALIGN,
