@@ -7,7 +7,7 @@ or the rows are too long for that. While the rows pass over one panel they fetch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Expr, Type, const
+from meta_infer.ir.loop import Expr, Type, const, select
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.gemm_block import Factors, Spot, make_finish, multiply_block
@@ -25,7 +25,10 @@ from meta_infer.kernels.gemm_tile import DTYPES, Ahead, pack_panels
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, load_operand
+from meta_infer.support.dtypes import dtype_of
 
+# Steps of k that a tile fetches ahead of itself.
+_DISTANCE = 16
 _PACKED = "packed:weights"
 
 
@@ -86,6 +89,12 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     yield _chosen(plain, default_choice(size, profile), size, profile)
 
 
+def read_cost(group: Group, variant: Variant, profile: Profile, item: int) -> float:
+    """The cost of `variant` when a weight takes `item` bytes."""
+    size = _size(group)
+    return cost_of(read_choice(variant.knobs, size, profile), size, profile, item)
+
+
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
     return knobs_of(_size(group), profile)
 
@@ -97,6 +106,12 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    return lower_product(group, variant, layouts, profile, lambda panels: panels)
+
+
+def lower_product(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile,
+                  store: Callable[[np.ndarray], np.ndarray]) -> Lowering:
+    """The product with panels as `store` keeps them (see `gemm_tile.widened`)."""
     problem, out = _problem(group), group.values[group.anchor.outputs[0]]
     depth, width = problem.weights.shape
     choice = read_choice(variant.knobs, _size(group), profile)
@@ -111,7 +126,8 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     space = collapse(out.shape, operands, (problem.lead,))
     b = Builder("gemm")
     buffers = {problem.a: b.input("a", out.dtype)}
-    packed = b.input("weights", out.dtype)
+    weights = store(pack_panels(problem.weights.astype(out.dtype.numpy, copy=False), tile.columns))
+    packed = b.input("weights", dtype_of(weights))
     for name in operands:
         if name not in group.outputs and name not in buffers:
             buffers[name] = b.input("operand", group.values[name].dtype)
@@ -144,10 +160,11 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
             at = b.let(panel_at + begin * tile.columns, "panel_part")
 
             def fetch(row: Expr, rows: Expr) -> Ahead:
-                """The tile's share of that."""
+                """The tile's share of that; a tile that is alone streams, and fetches what it needs soon."""
                 tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles")
                 step = b.let((tiles + (tile.columns - 1)) // tiles, "fetch_step")
-                return Ahead(packed, b.let(at + (size + row * size // count) * tile.columns, "fetch"), step)
+                ahead = select(tiles.eq(1), const(_DISTANCE), size + row * size // count)
+                return Ahead(packed, b.let(at + ahead * tile.columns, "fetch"), step)
 
             return Factors(a, a_first + begin * a_step, a_row_step, a_step, packed, at, tile.columns, size,
                            choice.unroll, fetch if choice.fetch == "next" else None)
@@ -169,7 +186,6 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                     multiply_block(b, factors(begin, size), count, finish, spot, partial,
                                    block.eq(depth_blocks - 1))
     func, dims = b.finish()
-    weights = pack_panels(problem.weights.astype(out.dtype.numpy, copy=False), tile.columns)
     return Lowering((KernelCall(func, tuple(names), dims),), {_PACKED: weights})
 
 

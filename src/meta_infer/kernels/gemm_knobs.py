@@ -127,12 +127,15 @@ def statements_of(tile: Tile, unroll: int) -> int:
     return per_step * (unroll + 1) + results * 25
 
 
-def cost_of(choice: Choice, size: Size, profile: Profile) -> float:
-    """Operations at the chip's peak that take as long: those of whole panels, or the time to read the weights."""
+def cost_of(choice: Choice, size: Size, profile: Profile, item: int = 0) -> float:
+    """Operations at the chip's peak that take as long: those of whole panels, or the time to read the weights.
+
+    `item` is the bytes of a weight, where they are not those of the product's dtype.
+    """
     rows, columns = usual_upper(size.rows), choice.tile.panels(size.width) * choice.tile.columns
     compute = 2.0 * rows * columns * (size.depth + _TILE_STEPS) / _SHARE
     rate = profile.macs_per_second(size.dtype)
     if not rate or not profile.bandwidth:
         return compute
-    read = size.depth * columns * size.dtype.bytes / profile.bandwidth
+    read = size.depth * columns * (item or size.dtype.bytes) / profile.bandwidth
     return max(compute, read * 2 * rate / max(1, profile.cores))

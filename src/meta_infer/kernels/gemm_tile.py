@@ -18,9 +18,10 @@ import numpy as np
 from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import Buffer, Expr, Operand, Type, const, mad, maximum, minimum, splat
+from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, mad, maximum, minimum, splat
 from meta_infer.ir.shapes import Dim
 from meta_infer.support.dtypes import (
+    FLOAT16,
     FLOAT32,
     FLOAT64,
     INT8,
@@ -123,12 +124,20 @@ def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What to fetch into the cache while a product runs: `buffer[at + k * step + o]` at step k, for each offset o."""
+    """What to fetch into the cache while a product runs: `buffer[at + k * step]` at step k."""
 
     buffer: Buffer
     at: Expr
     step: Operand
-    offsets: tuple[int, ...] = (0,)
+
+
+def widened(value: Expr, dtype: DType) -> Expr:
+    """A panel's elements as the tile's `dtype`: as they are, half floats, or the upper halves of floats."""
+    if value.type.dtype == dtype:
+        return value
+    if value.type.dtype == FLOAT16:
+        return cast(value, dtype)
+    return bitcast(cast(value, UINT32) << 16, dtype)
 
 
 def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr], a_step: Operand, panel: Buffer,
@@ -139,7 +148,8 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
     Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order. `unroll` steps, a
     power of two, make one turn of the loop. A fetch in each of them also keeps compilers from gathering the loads of
-    several steps, for which there are no registers. With `inside`, only so many of the panel's columns are read.
+    several steps, for which there are no registers; elsewhere a fence does. With `inside`, only so many of the panel's
+    columns are read.
     """
     sets = _sets(rows, tile.vectors)
     register = Type(tile.dtype, tile.lanes)
@@ -153,7 +163,8 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
 
     def step(k: Expr, s: int) -> None:
         at = b.let(panel_at + k * panel_step, "at")
-        right = [b.let(b.load(panel, at + v * tile.lanes, tile.lanes, counts[v]), "r") for v in range(tile.vectors)]
+        right = [b.let(widened(b.load(panel, at + v * tile.lanes, tile.lanes, counts[v]), tile.dtype), "r")
+                 for v in range(tile.vectors)]
         for r in range(rows):
             left = b.let(splat(b.load(a, a_rows[r] + k * a_step), tile.lanes), "l")
             for v in range(tile.vectors):
@@ -164,8 +175,9 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     with b.loop(0, whole, turn, "k") as k:
         for i in range(turn):
             if ahead is not None and rows >= min(tile.rows, FEWEST_ROWS_TO_FETCH):
-                for offset in ahead.offsets:
-                    b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step + offset)
+                b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step)
+            elif rows >= FEWEST_ROWS_TO_FETCH:
+                b.fence()
             step(k + i, i % sets)
     if whole != depth:
         with b.loop(whole, depth, 1, "k") as k:

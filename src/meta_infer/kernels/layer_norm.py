@@ -13,7 +13,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Expr, Type, cast, const, splat, unary
+from meta_infer.ir.loop import Expr, Type, cast, const, mad, splat, unary
 from meta_infer.ir.shapes import product
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.fold import each_vector, fold, row_chunks
@@ -82,10 +82,14 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                 def write(at: Expr, count: Expr | None) -> None:
                     point = Point(space.shape, (*coords, *places, at), axis, lanes, count)
                     value = (b.load(x, base + line * width + at, lanes, count) - means) * inverse
-                    if _SCALE in sources:
-                        value = value * load_operand(b, sources[_SCALE], merged.values[_SCALE], PLAIN, point)
-                    if _BIAS in sources:
-                        value = value + load_operand(b, sources[_BIAS], merged.values[_BIAS], PLAIN, point)
+                    scale, bias = (load_operand(b, sources[alias], merged.values[alias], PLAIN, point)
+                                   if alias in sources else None for alias in (_SCALE, _BIAS))
+                    if scale is not None and bias is not None:
+                        value = mad(value, scale, bias)
+                    elif scale is not None:
+                        value = value * scale
+                    elif bias is not None:
+                        value = value + bias
                     known = {anchor.outputs[0]: b.let(value, "y")}
                     known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
                     store_outputs(b, merged, known, buffers, layouts, point)

@@ -28,6 +28,7 @@ from meta_infer.kernels.expand import EXPAND
 from meta_infer.kernels.gather import GATHER
 from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.gemm import GEMM
+from meta_infer.kernels.gemm_half import GEMM_HALF
 from meta_infer.kernels.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.gemm_weight_only import GEMM_WEIGHT_ONLY
 from meta_infer.kernels.global_pool import GLOBAL_POOL
@@ -89,6 +90,7 @@ KERNELS: tuple[Kernel, ...] = (
     COL2IM,
     GLOBAL_POOL,
     GEMM,
+    GEMM_HALF,
     GEMM_INT8,
     GEMM_WEIGHT_ONLY,
     MATMUL_BATCHED,
