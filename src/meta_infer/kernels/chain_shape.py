@@ -20,8 +20,8 @@ from meta_infer.support.dtypes import FLOAT32
 
 # What it takes to begin reading a run of a large tensor: prefetchers start anew.
 _RUN_COST = 3e4
-# A depthwise convolution of any width has code of its own near the borders, more often reached in planes of few lines.
-_SHORT_PLANES = 2.0
+# Lines of a chunk that suit a usual size suit others less, and borders of any width have slow code of their own.
+_ANY_SIZE = 1.5
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,10 @@ class ChainShape:
         elif value_bytes(self.x) > 2 * l2_bytes(profile):
             total += chunks * blocks(self.x.shape[1], block) * _RUN_COST
         if self.depthwise is None:
-            return total + ELEMENT_COST * usual_upper(product(self.x.shape[1:])) * len(self.links[0].nodes)
-        is_known = all(isinstance(dim, int) for dim in self.last.out_spatial)
-        return total + alone[-2] * (1.0 if is_known else _SHORT_PLANES)
+            total += ELEMENT_COST * usual_upper(product(self.x.shape[1:])) * len(self.links[0].nodes)
+        else:
+            total += alone[-2]
+        return total if all(isinstance(dim, int) for dim in self.last.out_spatial) else total * _ANY_SIZE
 
 
 def _cut_short(conv: ConvShape, positions: int, profile: Profile) -> float:
