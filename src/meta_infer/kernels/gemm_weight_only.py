@@ -26,7 +26,7 @@ from meta_infer.ir.shapes import Dim, product, usual_upper
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.conv_chunks import l2_bytes
 from meta_infer.kernels.gemm_block import Factors, Finish, Spot, finish_block, make_finish, multiply_block
-from meta_infer.kernels.gemm_tile import Tile
+from meta_infer.kernels.gemm_tile import Ahead, Tile
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.narrow_weights import NarrowWeights, narrow_weights
 from meta_infer.support.dtypes import FLOAT32, INT32
@@ -36,11 +36,11 @@ _FEW = 8
 _FEW_ROWS = 2
 # Words of a cache line of 64 bytes.
 _LINE = 16
-_MANY_ROWS = 72
+_MANY_ROWS = 144
 _TILE_ROWS = 6
 # Bytes of words of a chunk where few rows pass: tens of microseconds.
 _CHUNK_BYTES = 256 * 1024
-_CHUNK_FLOPS = 6_000_000
+_CHUNK_FLOPS = 12_000_000
 _FEWEST_CHUNKS = 8
 
 
@@ -362,7 +362,11 @@ def _pieces(code: _Code, panel: Expr, half: int, spot: Spot, finish: Finish, exp
         _expand(code, panel, half, begin, blocks, expanded)
         depth = b.let(minimum(const(weights.depth) - begin * weights.size, blocks * weights.size), "depth")
         a_first = code.first * weights.depth + begin * weights.size
-        factors = Factors(code.a, a_first, weights.depth, 1, expanded, const(0), columns, depth, 4)
+        words = code.vectors * code.lanes
+        per_block = weights.size // weights.fields * words
+        following = b.let(((panel + 1) * weights.blocks + begin) * per_block, "following")
+        factors = Factors(code.a, a_first, weights.depth, 1, expanded, const(0), columns, depth, 4,
+                          lambda first, size: Ahead(code.words, following, max(1, words // weights.fields)))
         multiply_block(b, factors, code.count, finish, spot, partial, is_last)
 
     if partial is None:
