@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.graph import Attr
+from meta_infer.ir.walk_loop import walk_stmts
 from meta_infer.kernels.conv_lanes import CONV_LANES
 
 from .conv_cases import PROFILES, conv_case, random
-from .harness import Case, Step, check_case
+from .harness import Case, Step, check_case, layouts_of
 from .random_convs import any_conv, any_transposed, transposed_case
+from .test_code_size import MOST_STATEMENTS
 
 
 def check(case: Case, index: int = 0, all_corners: bool = False) -> int:
@@ -68,3 +70,12 @@ def test_out_of_reach() -> None:
     for group, channels in ((1, 8), (2, 64)):
         case = conv_case(rng, (1, channels, 6, 6), channels, (3, 3), group=group)
         assert not list(CONV_LANES.variants(case.group, PROFILES[0]))
+
+
+@pytest.mark.parametrize("group, into, out, width", [(4, 12, 12, 7), (8, 15, 5, 3), (4, 16, 48, 7), (7, 11, 7, 2)])
+def test_code_stays_small(group: int, into: int, out: int, width: int) -> None:
+    case = conv_case(np.random.default_rng(6), (1, group * into, 9, 20), group * out, (3, width), group=group)
+    for profile in PROFILES:
+        for variant in CONV_LANES.variants(case.group, profile):
+            lowering = CONV_LANES.lower(case.group, variant, layouts_of(variant, case.group), profile)
+            assert sum(1 for call in lowering.calls for _ in walk_stmts(call.func.body)) <= MOST_STATEMENTS
