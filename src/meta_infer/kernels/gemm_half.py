@@ -21,6 +21,8 @@ from meta_infer.kernels.gemm import GEMM, lower_product, read_cost
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32
 
+# What is worth choosing anew where weights are narrow; all else is as for whole floats.
+_KNOBS = ("tile", "unroll", "fetch")
 RISKS = {"bf16": 2.0**-8, "f16": 2.0**-11}
 _LARGEST_HALF, _LEAST_MAXIMUM = 65504.0, 2.0**-10
 
@@ -38,8 +40,15 @@ def _widens_halves(profile: Profile) -> bool:
 
 
 def _stored(variant: Variant, name: str, group: Group, profile: Profile) -> Variant:
+    knobs = {knob: variant.knobs[knob] for knob in _KNOBS}
     return replace(variant, kernel="gemm_half", name=name, packed_bytes=variant.packed_bytes // 2, risk=RISKS[name],
-                   cost=read_cost(group, variant, profile, 2))
+                   cost=read_cost(group, variant, profile, 2), knobs=knobs)
+
+
+def _whole(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    """The variant with values for all knobs."""
+    plain = next(iter(GEMM.variants(group, profile)))
+    return GEMM.tune(group, plain, {**variant.knobs, **values}, profile)
 
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
@@ -53,18 +62,20 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
-    return GEMM.knobs(group, variant, profile)
+    return tuple(knob for knob in GEMM.knobs(group, variant, profile) if knob.name in _KNOBS)
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-    tuned = GEMM.tune(group, variant, values, profile)
+    tuned = _whole(group, variant, values, profile)
     return tuned if isinstance(tuned, Refusal) else _stored(tuned, variant.name, group, profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    whole = _whole(group, variant, {}, profile)
+    assert isinstance(whole, Variant), "the knobs of a variant are feasible"
     if variant.name == "bf16":
-        return lower_product(group, variant, layouts, profile, to_bf16)
-    return lower_product(group, variant, layouts, profile, lambda panels: panels.astype(np.float16))
+        return lower_product(group, whole, layouts, profile, to_bf16)
+    return lower_product(group, whole, layouts, profile, lambda panels: panels.astype(np.float16))
 
 
 GEMM_HALF = Kernel("gemm_half", ("MatMul", "Gemm"), _variants, _lower, _knobs, _tune)
