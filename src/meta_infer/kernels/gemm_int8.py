@@ -39,6 +39,7 @@ _LOADED = 16
 _CHUNK_SUMS = 3_000_000
 _FEWEST_CHUNKS = 8
 _MOST_VECTORS = 3
+_MOST_ROWS = 8
 _SMALL_ROWS = 8
 
 
@@ -77,21 +78,26 @@ class Choice:
     panels: int
 
 
+def _most_rows(vectors: int, path: DotPath, profile: Profile) -> int:
+    """The tallest tile that stays in registers; there is code for each number of rows up to it."""
+    return min(_MOST_ROWS, most_columns(vectors, path, profile))
+
+
 def _narrow(weights: np.ndarray) -> bool:
     return bool(weights.min() >= -128 and weights.max() <= 127)
 
 
 def _default_choice(problem: Problem, path: DotPath, profile: Profile) -> Choice:
     lanes, most = profile.lanes(INT32), usual_upper(problem.rows)
-    fitting = [v for v in range(1, _MOST_VECTORS + 1) if most_columns(v, path, profile)]
+    fitting = [v for v in range(1, _MOST_VECTORS + 1) if _most_rows(v, path, profile)]
     wide = -(-problem.width // lanes)
 
     def cost(vectors: int) -> float:
-        rows = min(most, most_columns(vectors, path, profile))
+        rows = min(most, _most_rows(vectors, path, profile))
         return -(-wide // vectors) * vectors / step_share(vectors, rows)
 
     vectors = min(fitting, key=cost)
-    tile = Tile(INT32, lanes, vectors, most_columns(vectors, path, profile))
+    tile = Tile(INT32, lanes, vectors, _most_rows(vectors, path, profile))
     stored = INT8 if _narrow(problem.operands.weights) and most <= _SMALL_ROWS else path.weight
     room = max(1, l2_bytes(profile) // 2 // (problem.pitch * path.x.bytes))
     lines = min(most, max(tile.rows, min(room, 16 * tile.rows) // tile.rows * tile.rows))
@@ -113,7 +119,7 @@ def _read(problem: Problem, knobs: Mapping[str, KnobValue], profile: Profile) ->
     if path is None:
         return "isa"
     tile = Tile(INT32, profile.lanes(INT32), int(knobs["vectors"]), int(knobs["rows"]))
-    if tile.rows > most_columns(tile.vectors, path, profile):
+    if tile.rows > _most_rows(tile.vectors, path, profile):
         return "registers"
     narrow = knobs["weights"] == INT8.name
     if narrow and not _narrow(problem.operands.weights):
@@ -152,7 +158,7 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
         return Knob(name, tuple(sorted({*values, int(variant.knobs[name])})))
 
     return (Knob("path", (path.name,)), Knob("weights", tuple(dict.fromkeys((INT8.name, path.weight.name)))),
-            listed("vectors", (1, 2, 3)), listed("rows", (1, 3, 5, most_columns(1, path, profile))),
+            listed("vectors", (1, 2, 3)), listed("rows", (1, 3, 5, _most_rows(1, path, profile))),
             listed("lines", (1, min(30, most), min(90, most))), listed("panels", (1, 4, max(1, panels))))
 
 
