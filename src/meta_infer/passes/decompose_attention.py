@@ -26,7 +26,7 @@ from meta_infer.support.dtypes import BOOL
 
 def attention(node: Node, to: Pieces, bounds: Bounds) -> bool:
     q, k, v = (_ordered(node, to, i, name) for i, name in enumerate("qkv"))
-    (batch, heads, queries, size), (_, kv_heads, keys, width) = to.shape(q), to.shape(v)
+    (batch, heads, queries, _), (_, kv_heads, keys, width) = to.shape(q), to.shape(v)
     group, scale = heads_per_key(heads, kv_heads), float_of(node.attrs, "scale", 1.0)
     if scale != 1.0:
         q = to.emit("Mul", q, to.scalar(scale, q))
