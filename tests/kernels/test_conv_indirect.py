@@ -51,6 +51,11 @@ def test_corners_of_phases() -> None:
     assert check(transposed_case(np.random.default_rng(2), (2, 20, 5, 7), (20, 18, 3, 5), attrs), 0, True) >= 4
 
 
+def test_phases_without_taps() -> None:
+    case = transposed_case(np.random.default_rng(9), (2, 12, 3, 7), (12, 5, 1, 1), {"strides": (2, 3), "group": 2})
+    assert check(case) == 1
+
+
 @pytest.mark.parametrize("shape, kernel, extra", [
     ((1, 8, 1, 1), (3, 3), {"pads": (1, 1, 1, 1)}),                                     # all taps but one outside
     ((1, 8, 33, 33), (3, 3), {"dilations": (12, 12), "pads": (12, 12, 12, 12)}),        # most taps outside

@@ -270,7 +270,7 @@ class _Nest:
         with b.loop(start, stop, name="ib") as ib:
             x_block = b.let((tile.in_first + ib) * self.source.block_step, "x_block")
             w_block = b.let(tile.weights + ib * (self.plan.taps.taps * tap_weights), "w_block")
-            if self.plan.taps.taps == 1:                              # it is the first place of its patch
+            if self.plan.taps.taps == self.plan.taps.phase_count == 1:      # it is the first place of its patch
                 block_at(x_block, w_block)
                 return
             with b.loop(tile.tap_first, tile.tap_last, name="t") as t:
