@@ -71,7 +71,7 @@ def test_kernels_one_by_one() -> None:
 def test_kernels_of_a_network() -> None:
     done = run_script("kernels.py", "--model", "digits", "--list")
     assert done.returncode == 0, done.stderr
-    assert "Conv         16x8x8 -> 32 k3 s1 relu" in done.stdout
+    assert "Conv         32x4x4 -> 64 k3 s1 relu" in done.stdout
 
 
 def test_floor_of_a_network() -> None:
@@ -83,7 +83,7 @@ def test_floor_of_a_network() -> None:
         assert set(row["levels"]) >= {"memory"} and row["peak"] > 1e8
         assert 0 < row["floor_seconds"] <= row["plain_seconds"]
         parts = {part["label"]: part for part in row["parts"]}
-        assert parts["16x8x8 -> 32 k3 s1 relu"]["kernel"].startswith("conv")
+        assert parts["32x4x4 -> 64 k3 s1 relu"]["kernel"].startswith("conv")
         assert {part["bound"] for part in parts.values()} <= {"", "peak", "L1", "L2", "L3", "memory"}
         for name, part in parts.items():
             assert (part["floor_seconds"] > 0) == bool(part["algorithm"]), name
