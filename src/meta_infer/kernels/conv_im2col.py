@@ -1,4 +1,6 @@
-"""Which convolutions are computed as a product with columns of the input, and its knobs: see `im2col_nest`.
+"""Convolutions as products with columns of the input, in the plain layout. `im2col_nest` has the loops.
+
+Its knobs:
 
     rows        output channels of a register tile
     vectors     vectors of positions of a register tile

@@ -1,4 +1,6 @@
-"""Which convolutions the indirect loop nest computes, and its knobs: see `indirect_nest` for what it does.
+"""Indirect convolution over blocked channels: any rank, grouped, transposed by phases. `indirect_nest` has the loops.
+
+Its knobs:
 
     vectors     output blocks of a register tile
     columns     positions of a register tile

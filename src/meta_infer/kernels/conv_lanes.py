@@ -1,4 +1,6 @@
-"""Which convolutions of narrow groups the nest of lanes computes, and its knobs: see `lanes_nest` for what it does.
+"""Convolutions of narrow groups, whose channels are lanes of the same vectors. `lanes_nest` has the loops.
+
+Its knobs:
 
     columns     columns of a register tile
     positions   positions of a chunk, about
