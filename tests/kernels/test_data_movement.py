@@ -108,7 +108,8 @@ def test_concat_of_blocked_channels() -> None:
         assert "blocked" in [v.name for v in CONCAT.variants(case.group, PROFILE)]
         check(case, CONCAT)
     odd = make_group("Concat", {"x": array(rng, (1, 5, 2, 2)), "y": array(rng, (1, 8, 2, 2))}, {"axis": 1})
-    assert [v.name for v in CONCAT.variants(odd.group, PROFILE)] == ["plain"]
+    assert [v.name for v in CONCAT.variants(odd.group, PROFILE)] == ["plain", "merged"]
+    check(odd, CONCAT)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32])

@@ -157,7 +157,8 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                 with b.loop(0, width, name="column") as column:
                     b.store(rows, (to + column) * block, b.load(rows, (source + column) * block, block))
             with b.loop(kept, end, name="row", apart=True) as row:
-                _conv_row(b, found, run, (x, w, bias, rows), n, out_block, row, base, held, block)
+                _conv_row(b, found, run, (x, w, bias, rows), (buffers, layouts), n, out_block, row, base, held,
+                          block)
             b.assign(done, end)
             with b.loop(0, run.vectors, name="v", apart=True) as v:
                 channel = b.let((out_block + v) * block, "channel")
@@ -189,9 +190,13 @@ def _finish(b: Builder, link: Group, pool: PoolShape, buffers: Mapping[str, Buff
     return finish
 
 
-def _conv_row(b: Builder, found: _ConvPool, run: OutRun, operands: tuple[Buffer, ...], n: Expr, out_block: Expr,
+def _conv_row(b: Builder, found: _ConvPool, run: OutRun, operands: tuple[Buffer, ...],
+              others: tuple[Mapping[str, Buffer], Mapping[str, Layout]], n: Expr, out_block: Expr,
               row: Expr, base: Expr, held: int, block: int) -> None:
-    """One row of the convolution, for a tile of output blocks, to its place in the held rows."""
+    """One row of the convolution, for a tile of output blocks, to its place in the held rows.
+
+    `others` are the group's buffers and layouts: the convolution's epilogue may read scalars.
+    """
     conv, link, in_block = found.conv, found.links[0], found.in_block
     x, w, bias, rows = operands
     in_blocks = blocks(conv.in_channels, in_block)
@@ -199,9 +204,9 @@ def _conv_row(b: Builder, found: _ConvPool, run: OutRun, operands: tuple[Buffer,
     height, width = (b.dim(d) for d in conv.in_spatial)
     shape = (1, run.vectors * block, held, conv.out_spatial[1])
     made = {node.outputs[0]: replace(link.values[node.outputs[0]], shape=shape) for node in link.nodes}
-    buffers = {link.outputs[0]: rows}
-    epilogue = Epilogue(replace(link, values={**link.values, **made}), replace(conv.y, shape=shape), buffers,
-                        {link.outputs[0]: blocked(block)}, block)
+    buffers, layouts = others
+    epilogue = Epilogue(replace(link, values={**link.values, **made}), replace(conv.y, shape=shape),
+                        {**buffers, link.outputs[0]: rows}, {**layouts, link.outputs[0]: blocked(block)}, block)
     bounds = kernel_rows(conv, b, row)
 
     def tile(columns: ColumnRun, column: Expr) -> None:
