@@ -44,7 +44,8 @@ def test_scalars_in_the_epilogue_of_the_convolution(constant: bool) -> None:
     """As quantisation leaves them: the scale of an activation, read again after the pooling."""
     rng = np.random.default_rng(5)
     scale = {"scale": np.array(0.125, np.float32)}
-    parts = [conv_part(rng, "c", 3, 13, (3, 3), pads=(1, 1, 1, 1)), Part("Div", scale, constant=constant), Part("Round"),
+    parts = [conv_part(rng, "c", 3, 13, (3, 3), pads=(1, 1, 1, 1)), Part("Div", scale, constant=constant),
+             Part("Round"),
              Part("Mul", scale, constant=constant), pool("MaxPool", 2, 2), Part("Mul", scale, constant=constant)]
     case = make_chain({"x": random(rng, 2, 3, 11, 9)}, parts, 4)
     assert check_case(case, CONV_POOL, rtol=1e-4, atol=0.126, all_corners=True) >= 2
