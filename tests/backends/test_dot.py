@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 
-from meta_infer.backends.cpu.emit_c import emit_module
-from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.isa import isa_named
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.interpret_loop import interpret
@@ -21,6 +17,8 @@ from meta_infer.ir.verify_loop import verify_func
 from meta_infer.support.dtypes import INT8, INT16, INT32, UINT8, DType, dtype_named
 from meta_infer.support.errors import InternalError
 from tests.kernels.harness import Memory, compile_funcs, host_isa
+
+from .assembly import assembly
 
 FORMS = ((INT16, INT16, 2), (UINT8, INT8, 4), (INT8, INT8, 4), (UINT8, UINT8, 4))
 LANES = (1, 4, 8, 16)
@@ -85,10 +83,6 @@ def test_sums_that_fit_in_16_bits() -> None:
         interpret(func, [left, np.full(32, 65, np.int8), want], [])
 
 
-@pytest.mark.skipif(shutil.which("llvm-objdump") is None, reason="needs a disassembler for every target")
 @pytest.mark.parametrize(("isa", "instruction", "form", "lanes"), INSTRUCTIONS)
 def test_instruction(isa: str, instruction: str, form: tuple[DType, DType, int], lanes: int) -> None:
-    artifact = compile_module(emit_module([FUNCS[form, lanes]], (), (), isa), isa)
-    text = subprocess.run(["llvm-objdump", "-d", "--mattr=+dotprod,+i8mm" if "aarch64" in isa else "--mattr=",
-                           str(artifact.path)], capture_output=True, text=True, check=True).stdout
-    assert re.search(instruction, text), isa_named(isa)
+    assert re.search(instruction, assembly([FUNCS[form, lanes]], isa)), isa_named(isa)

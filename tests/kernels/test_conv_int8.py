@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pytest
 
-from meta_infer.backends.cpu.emit_c import emit_module
-from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.hardware.profile import Profile
 from meta_infer.kernels.conv_int8 import CONV_INT8
 from meta_infer.kernels.dot_path import dot_paths
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import tunings
 from meta_infer.support.dtypes import FLOAT32, UINT8
+from tests.backends.assembly import assembly
 from tests.emulators import need_emulator
 
 from .conv_cases import PROFILES
@@ -116,7 +113,6 @@ def test_emulated(isa: str, full: bool) -> None:
     assert check_emulated([(case, CONV_INT8) for case in cases], make_profile(isa)) >= len(cases)
 
 
-@pytest.mark.skipif(shutil.which("llvm-objdump") is None, reason="needs a disassembler for every target")
 @pytest.mark.parametrize(("isa", "instruction"), [
     ("x86-64-v4-vnni", r"vpdpbusd.*%zmm"), ("x86-64-v3-vnni", r"vpdpbusd.*%ymm"), ("x86-64-v4", r"vpmaddwd.*%zmm"),
     ("aarch64-dot", r"\bsdot\b")])
@@ -126,10 +122,7 @@ def test_instruction_mix(isa: str, instruction: str) -> None:
     profile = make_profile(isa)
     variant = next(iter(CONV_INT8.variants(case.group, profile)))
     lowering = CONV_INT8.lower(case.group, variant, layouts_of(variant, case.group), profile)
-    artifact = compile_module(emit_module([lowering.calls[0].func], (), (), isa), isa)
-    flags = "--mattr=+dotprod" if "aarch64" in isa else "--mattr="
-    text = subprocess.run(["llvm-objdump", "-d", flags, str(artifact.path)], capture_output=True, text=True,
-                          check=True).stdout
+    text = assembly([lowering.calls[0].func], isa)
     products = len(re.findall(instruction, text))
     assert products >= 12
     assert len(re.findall(r"%[yz]mm\d+.*\(%rsp\)|\(%rsp\).*%[yz]mm|\bq\d+, \[sp", text)) <= products // 4
