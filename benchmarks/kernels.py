@@ -38,8 +38,8 @@ from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Variant
 from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.kernels.registry import kernels_for
-from meta_infer.kernels.reorder import reorder
 from meta_infer.kernels.tuning import feasible, tunings
 from meta_infer.ops.registry import op_named
 from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates, lowered_group

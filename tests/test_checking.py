@@ -15,7 +15,7 @@ from meta_infer import api, checking
 from meta_infer.cli.main import main
 from meta_infer.ir.graph import Graph
 from meta_infer.kernels import registry
-from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.reduction.softmax import SOFTMAX
 from meta_infer.passes import pipeline
 from meta_infer.support.errors import VerificationError
 from meta_infer.verify.bisect import Suspect

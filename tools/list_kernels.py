@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import numpy as np
 
@@ -80,13 +80,14 @@ def _group(op: str, sample: Sample, known: bool) -> Group | None:
 def _modules() -> dict[str, str]:
     """Kernel name -> the first sentence of the note of the module that defines it."""
     found = {}
-    for info in iter_modules(meta_infer.kernels.__path__):
-        if info.name == "registry":
+    for info in walk_packages(meta_infer.kernels.__path__, f"{meta_infer.kernels.__name__}."):
+        name = info.name.rpartition(".")[2]
+        if info.ispkg or name == "registry":
             continue
-        module = import_module(f"meta_infer.kernels.{info.name}")
+        module = import_module(info.name)
         sentence = " ".join((module.__doc__ or "").split("\n\n")[0].split())
         for value in vars(module).values():
-            if isinstance(value, Kernel) and (value.name not in found or info.name == value.name):
+            if isinstance(value, Kernel) and (value.name not in found or name == value.name):
                 found[value.name] = sentence
     return found
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
-from meta_infer.kernels.conv_padded import CONV_PADDED
-from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv.conv_depthwise import CONV_DEPTHWISE
+from meta_infer.kernels.conv.conv_padded import CONV_PADDED
+from meta_infer.kernels.conv.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.kernel import Kernel
 
 from .conv_cases import PROFILES, conv_case, random

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.arg_reduce import ARG_REDUCE
+from meta_infer.kernels.reduction.arg_reduce import ARG_REDUCE
 from meta_infer.support.dtypes import FLOAT32
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, reference, run_group

@@ -11,7 +11,7 @@ from meta_infer.ir.graph import Attr
 from meta_infer.ir.group import Variant
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.ir.walk_loop import walk_stmts
-from meta_infer.kernels.attention import ATTENTION
+from meta_infer.kernels.attention.attention import ATTENTION
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.ops.dot_product_attention import ORDERS
 

@@ -7,8 +7,8 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Dim, Symbol
-from meta_infer.kernels.channel_moves import CHANNEL_MOVES, moves_of
-from meta_infer.kernels.concat import CONCAT
+from meta_infer.kernels.movement.channel_moves import CHANNEL_MOVES, moves_of
+from meta_infer.kernels.movement.concat import CONCAT
 from meta_infer.kernels.registry import kernels_for
 
 from .chains import Part, make_chain

@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Dim, Symbol
-from meta_infer.kernels.conv_chain import CONV_CHAIN
+from meta_infer.kernels.conv.conv_chain import CONV_CHAIN
 from meta_infer.kernels.registry import kernels_for
 
 from .chains import Part, conv_part, make_chain

@@ -7,10 +7,10 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, blocked
-from meta_infer.kernels.conv_direct import CONV_DIRECT
-from meta_infer.kernels.conv_first import CONV_FIRST
-from meta_infer.kernels.conv_padded import CONV_PADDED
-from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv.conv_direct import CONV_DIRECT
+from meta_infer.kernels.conv.conv_first import CONV_FIRST
+from meta_infer.kernels.conv.conv_padded import CONV_PADDED
+from meta_infer.kernels.conv.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.kernel import Kernel
 from meta_infer.support.dtypes import FLOAT32
 

@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Variant
-from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
+from meta_infer.kernels.conv.conv_depthwise import CONV_DEPTHWISE
 from meta_infer.kernels.kernel import KnobValue, Refusal
 from meta_infer.kernels.tuning import feasible, tunings
 

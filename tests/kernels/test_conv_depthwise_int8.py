@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.kernels.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
+from meta_infer.kernels.int8.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
 from tests.emulators import need_emulator
 
 from .conv_cases import PROFILES

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.conv_generic import CONV_GENERIC
-from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
+from meta_infer.kernels.conv.conv_generic import CONV_GENERIC
+from meta_infer.kernels.conv.conv_transpose import CONV_TRANSPOSE
 
 from .conv_cases import PROFILES, conv_case, random, random_conv
 from .harness import Case, Step, check_case, make_group

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meta_infer.kernels.conv_im2col import CONV_IM2COL
+from meta_infer.kernels.conv.conv_im2col import CONV_IM2COL
 from meta_infer.kernels.tuning import feasible, tunings
 
 from .conv_cases import PROFILES, conv_case, random

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.graph import Attr
-from meta_infer.kernels.conv_indirect import CONV_INDIRECT
+from meta_infer.kernels.conv.conv_indirect import CONV_INDIRECT
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import feasible, tunings
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.kernels.conv_int8 import CONV_INT8
-from meta_infer.kernels.dot_path import dot_paths
+from meta_infer.kernels.int8.conv_int8 import CONV_INT8
+from meta_infer.kernels.int8.dot_path import dot_paths
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import tunings
 from meta_infer.support.dtypes import FLOAT32, UINT8

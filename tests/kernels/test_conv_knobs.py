@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meta_infer.kernels.conv_direct import CONV_DIRECT
-from meta_infer.kernels.conv_first import CONV_FIRST
-from meta_infer.kernels.conv_padded import CONV_PADDED
-from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv.conv_direct import CONV_DIRECT
+from meta_infer.kernels.conv.conv_first import CONV_FIRST
+from meta_infer.kernels.conv.conv_padded import CONV_PADDED
+from meta_infer.kernels.conv.conv_pointwise import CONV_POINTWISE
 from meta_infer.kernels.kernel import Kernel, Refusal
 
 from .conv_cases import PROFILES, conv_case

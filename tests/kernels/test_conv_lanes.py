@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.ir.graph import Attr
 from meta_infer.ir.walk_loop import walk_stmts
-from meta_infer.kernels.conv_lanes import CONV_LANES
+from meta_infer.kernels.conv.conv_lanes import CONV_LANES
 
 from .conv_cases import PROFILES, conv_case, random
 from .harness import Case, Step, check_case, layouts_of

@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Attr
-from meta_infer.kernels.conv_pool import CONV_POOL
+from meta_infer.kernels.conv.conv_pool import CONV_POOL
 
 from .chains import Part, conv_part, make_chain
 from .conv_cases import PROFILES, random

@@ -10,7 +10,7 @@ import pytest
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Variant
 from meta_infer.ir.walk_loop import walk_stmts
-from meta_infer.kernels.conv_winograd import CONV_WINOGRAD, OUTPUTS
+from meta_infer.kernels.conv.conv_winograd import CONV_WINOGRAD, OUTPUTS
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.search.default_plan import RISK_LIMIT
 from tests.emulators import need_emulator

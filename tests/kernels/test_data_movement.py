@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.concat import CONCAT
-from meta_infer.kernels.expand import EXPAND
-from meta_infer.kernels.gather import GATHER
+from meta_infer.kernels.image.resize import RESIZE
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.pad import PAD
-from meta_infer.kernels.resize import RESIZE
-from meta_infer.kernels.slice import SLICE
-from meta_infer.kernels.transpose import TRANSPOSE, collapse
+from meta_infer.kernels.movement.concat import CONCAT
+from meta_infer.kernels.movement.expand import EXPAND
+from meta_infer.kernels.movement.gather import GATHER
+from meta_infer.kernels.movement.pad import PAD
+from meta_infer.kernels.movement.slice import SLICE
+from meta_infer.kernels.movement.transpose import TRANSPOSE, collapse
 
 from .harness import PROFILE, Case, layouts_of, make_group, make_profile, reference, run_group
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.det import DET
+from meta_infer.kernels.reduction.det import DET
 from meta_infer.ops.registry import op_named
 
 from .harness import check_case, make_group

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from meta_infer.kernels.conv_chain import CONV_CHAIN
-from meta_infer.kernels.conv_pool import CONV_POOL
-from meta_infer.kernels.squeeze import SQUEEZE
+from meta_infer.kernels.conv.conv_chain import CONV_CHAIN
+from meta_infer.kernels.conv.conv_pool import CONV_POOL
+from meta_infer.kernels.conv.squeeze import SQUEEZE
 from tests.emulators import need_emulator
 
 from .chains import Part, conv_part, make_chain

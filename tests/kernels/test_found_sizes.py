@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.non_max_suppression import NON_MAX_SUPPRESSION
-from meta_infer.kernels.non_zero import NON_ZERO
+from meta_infer.kernels.reduction.non_max_suppression import NON_MAX_SUPPRESSION
+from meta_infer.kernels.reduction.non_zero import NON_ZERO
+from meta_infer.kernels.reduction.unique import UNIQUE
 from meta_infer.kernels.rows import GRAIN
-from meta_infer.kernels.unique import UNIQUE
 from meta_infer.ops.non_max_suppression import random_boxes
 from tests.kernels.harness import PROFILE, Case, check_case, layouts_of, make_group, make_profile, reference, run_group
 

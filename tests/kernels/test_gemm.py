@@ -11,9 +11,9 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Variant
 from meta_infer.ir.shapes import Symbol
 from meta_infer.ir.walk_loop import walk_stmts
-from meta_infer.kernels.gemm import GEMM
-from meta_infer.kernels.gemm_tile import pack_panels
 from meta_infer.kernels.kernel import Refusal
+from meta_infer.kernels.matmul.gemm import GEMM
+from meta_infer.kernels.matmul.gemm_tile import pack_panels
 from meta_infer.kernels.tuning import feasible, tunings
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.kernels.gemm_half import GEMM_HALF, RISKS, to_bf16
+from meta_infer.kernels.matmul.gemm_half import GEMM_HALF, RISKS, to_bf16
 
 from .harness import PROFILE, Case, Step, corner_variants, layouts_of, make_group, make_profile, reference, run_group
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.kernels.dot_path import dot_paths
-from meta_infer.kernels.gemm_int8 import GEMM_INT8
+from meta_infer.kernels.int8.dot_path import dot_paths
+from meta_infer.kernels.int8.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import tunings
 from tests.emulators import need_emulator

@@ -9,9 +9,9 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.gemm_weight_only import GEMM_WEIGHT_ONLY
 from meta_infer.kernels.kernel import Refusal
-from meta_infer.kernels.narrow_weights import narrow_weights
+from meta_infer.kernels.matmul.gemm_weight_only import GEMM_WEIGHT_ONLY
+from meta_infer.kernels.matmul.narrow_weights import narrow_weights
 from meta_infer.kernels.tuning import tunings
 from tests.emulators import need_emulator
 

@@ -7,11 +7,11 @@ import pytest
 
 from meta_infer.ir.graph import Attr
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.scatter import SCATTER
-from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
-from meta_infer.kernels.top_k import TOP_K
+from meta_infer.kernels.movement.gather_nd import GATHER_ELEMENTS, GATHER_ND
+from meta_infer.kernels.movement.scatter import SCATTER
+from meta_infer.kernels.movement.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
+from meta_infer.kernels.reduction.top_k import TOP_K
 from meta_infer.ops.registry import op_named
 
 from .harness import Shapes, check_case, make_group

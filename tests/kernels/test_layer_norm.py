@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.layer_norm import LAYER_NORM
+from meta_infer.kernels.reduction.layer_norm import LAYER_NORM
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
 

@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from meta_infer.frontend.import_model import import_model
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.linear_attention import LINEAR_ATTENTION
+from meta_infer.kernels.attention.linear_attention import LINEAR_ATTENTION
 from meta_infer.ops.execute import execute_graph
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import MetaInferError

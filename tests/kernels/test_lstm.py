@@ -14,7 +14,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import Group
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.lstm import LSTM
+from meta_infer.kernels.recurrent.lstm import LSTM
 from meta_infer.support.dtypes import FLOAT32
 
 from .harness import PROFILE, layouts_of, make_profile, run_group

@@ -8,7 +8,7 @@ import pytest
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.kernel import Refusal
-from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
+from meta_infer.kernels.matmul.matmul_batched import MATMUL_BATCHED
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.global_pool import GLOBAL_POOL
+from meta_infer.kernels.image.global_pool import GLOBAL_POOL
+from meta_infer.kernels.image.pool import POOL
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.pool import POOL
 
 from .conv_cases import PROFILES, random
 from .harness import Case, Step, check_case, make_group

@@ -10,10 +10,10 @@ import pytest
 
 from meta_infer.ir.graph import Attr
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.gru import GRU
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.lstm import LSTM
-from meta_infer.kernels.rnn import RNN
+from meta_infer.kernels.recurrent.gru import GRU
+from meta_infer.kernels.recurrent.lstm import LSTM
+from meta_infer.kernels.recurrent.rnn import RNN
 from meta_infer.ops.recurrent_activations import Activation, activation_attrs
 
 from .harness import PROFILE, Case, layouts_of, make_group, make_profile, reference, run_group

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.reduce import REDUCE
+from meta_infer.kernels.reduction.reduce import REDUCE
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
 

@@ -8,7 +8,7 @@ import pytest
 from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, blocked
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.reorder import reorder
+from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.support.dtypes import dtype_of
 
 from .conv_cases import PROFILES

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
-from meta_infer.kernels.grid_sample import AFFINE_GRID, GRID_SAMPLE
+from meta_infer.kernels.image.columns import COL2IM, DEFORM_COLUMNS
+from meta_infer.kernels.image.grid_sample import AFFINE_GRID, GRID_SAMPLE
+from meta_infer.kernels.image.pool import POOL
+from meta_infer.kernels.image.pool_indices import POOL_INDICES
+from meta_infer.kernels.image.resize_axis import RESIZE_AXIS
+from meta_infer.kernels.image.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.pool import POOL
-from meta_infer.kernels.pool_indices import POOL_INDICES
-from meta_infer.kernels.resize_axis import RESIZE_AXIS
-from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.ops.registry import op_named
 
 from .harness import check_case, make_group

@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.random import RANDOM
-from meta_infer.kernels.scan import SCAN
+from meta_infer.kernels.reduction.scan import SCAN
 
 from .harness import check_case, make_group
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.reduction.softmax import SOFTMAX
 
 from .harness import PROFILE, Step, check_case, layouts_of, make_group, make_profile, reference, run_group
 

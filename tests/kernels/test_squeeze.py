@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.squeeze import SQUEEZE
+from meta_infer.kernels.conv.squeeze import SQUEEZE
 
 from .chains import Part, conv_part, make_chain
 from .conv_cases import PROFILES, random

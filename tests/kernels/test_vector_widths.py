@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meta_infer.kernels.arg_reduce import ARG_REDUCE
 from meta_infer.kernels.elementwise import ELEMENTWISE
-from meta_infer.kernels.gemm import GEMM
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.layer_norm import LAYER_NORM
-from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
-from meta_infer.kernels.reduce import REDUCE
-from meta_infer.kernels.softmax import SOFTMAX
+from meta_infer.kernels.matmul.gemm import GEMM
+from meta_infer.kernels.matmul.matmul_batched import MATMUL_BATCHED
+from meta_infer.kernels.reduction.arg_reduce import ARG_REDUCE
+from meta_infer.kernels.reduction.layer_norm import LAYER_NORM
+from meta_infer.kernels.reduction.reduce import REDUCE
+from meta_infer.kernels.reduction.softmax import SOFTMAX
 
 from .harness import PROFILE, Case, Step, check_case, make_group
 

@@ -9,7 +9,7 @@ import pytest
 
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.interpret_loop import interpret
-from meta_infer.kernels.winograd_transforms import (
+from meta_infer.kernels.conv.winograd_transforms import (
     LinearProgram,
     Matrix,
     as_array,

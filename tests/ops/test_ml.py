@@ -12,7 +12,7 @@ import pytest
 from onnx import helper
 
 from meta_infer.frontend.import_model import import_model
-from meta_infer.kernels.tree_walk import TREE_WALK
+from meta_infer.kernels.reduction.tree_walk import TREE_WALK
 from meta_infer.ops.execute import execute_graph
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import UnsupportedError

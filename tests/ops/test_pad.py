@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from meta_infer.frontend.import_model import import_model
 from meta_infer.ir.graph import walk_nodes
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.pad import PAD
+from meta_infer.kernels.movement.pad import PAD
 from meta_infer.ops.execute import execute_graph
 from tests.kernels.harness import check_case, make_group
 from tests.ops.onnx_case import session_of

@@ -12,8 +12,8 @@ import pytest
 
 from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
 from meta_infer.backends.cpu.toolchain import compile_module
-from meta_infer.kernels.gemm import GEMM
-from meta_infer.kernels.non_zero import NON_ZERO
+from meta_infer.kernels.matmul.gemm import GEMM
+from meta_infer.kernels.reduction.non_zero import NON_ZERO
 from meta_infer.search import measure as measure_module
 from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
 from meta_infer.search.measure import measure

@@ -2,66 +2,66 @@
 
 from __future__ import annotations
 
-from meta_infer.kernels.arg_reduce import ARG_REDUCE
-from meta_infer.kernels.attention import ATTENTION
-from meta_infer.kernels.channel_moves import CHANNEL_MOVES
-from meta_infer.kernels.columns import COL2IM, DEFORM_COLUMNS
-from meta_infer.kernels.concat import CONCAT
-from meta_infer.kernels.conv_chain import CONV_CHAIN
-from meta_infer.kernels.conv_depthwise import CONV_DEPTHWISE
-from meta_infer.kernels.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
-from meta_infer.kernels.conv_direct import CONV_DIRECT
-from meta_infer.kernels.conv_first import CONV_FIRST
-from meta_infer.kernels.conv_generic import CONV_GENERIC
-from meta_infer.kernels.conv_im2col import CONV_IM2COL
-from meta_infer.kernels.conv_indirect import CONV_INDIRECT
-from meta_infer.kernels.conv_int8 import CONV_INT8
-from meta_infer.kernels.conv_lanes import CONV_LANES
-from meta_infer.kernels.conv_padded import CONV_PADDED
-from meta_infer.kernels.conv_pointwise import CONV_POINTWISE
-from meta_infer.kernels.conv_pool import CONV_POOL
-from meta_infer.kernels.conv_transpose import CONV_TRANSPOSE
-from meta_infer.kernels.conv_winograd import CONV_WINOGRAD
-from meta_infer.kernels.det import DET
+from meta_infer.kernels.attention.attention import ATTENTION
+from meta_infer.kernels.attention.linear_attention import LINEAR_ATTENTION
+from meta_infer.kernels.conv.conv_chain import CONV_CHAIN
+from meta_infer.kernels.conv.conv_depthwise import CONV_DEPTHWISE
+from meta_infer.kernels.conv.conv_direct import CONV_DIRECT
+from meta_infer.kernels.conv.conv_first import CONV_FIRST
+from meta_infer.kernels.conv.conv_generic import CONV_GENERIC
+from meta_infer.kernels.conv.conv_im2col import CONV_IM2COL
+from meta_infer.kernels.conv.conv_indirect import CONV_INDIRECT
+from meta_infer.kernels.conv.conv_lanes import CONV_LANES
+from meta_infer.kernels.conv.conv_padded import CONV_PADDED
+from meta_infer.kernels.conv.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv.conv_pool import CONV_POOL
+from meta_infer.kernels.conv.conv_transpose import CONV_TRANSPOSE
+from meta_infer.kernels.conv.conv_winograd import CONV_WINOGRAD
+from meta_infer.kernels.conv.squeeze import SQUEEZE
 from meta_infer.kernels.elementwise import ELEMENTWISE
-from meta_infer.kernels.expand import EXPAND
-from meta_infer.kernels.gather import GATHER
-from meta_infer.kernels.gather_nd import GATHER_ELEMENTS, GATHER_ND
-from meta_infer.kernels.gemm import GEMM
-from meta_infer.kernels.gemm_half import GEMM_HALF
-from meta_infer.kernels.gemm_int8 import GEMM_INT8
-from meta_infer.kernels.gemm_weight_only import GEMM_WEIGHT_ONLY
-from meta_infer.kernels.global_pool import GLOBAL_POOL
-from meta_infer.kernels.grid_sample import AFFINE_GRID, GRID_SAMPLE
-from meta_infer.kernels.gru import GRU
+from meta_infer.kernels.image.columns import COL2IM, DEFORM_COLUMNS
+from meta_infer.kernels.image.global_pool import GLOBAL_POOL
+from meta_infer.kernels.image.grid_sample import AFFINE_GRID, GRID_SAMPLE
+from meta_infer.kernels.image.pool import POOL
+from meta_infer.kernels.image.pool_indices import POOL_INDICES
+from meta_infer.kernels.image.resize import RESIZE
+from meta_infer.kernels.image.resize_axis import RESIZE_AXIS
+from meta_infer.kernels.image.roi import MAX_ROI_POOL, ROI_ALIGN
+from meta_infer.kernels.int8.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
+from meta_infer.kernels.int8.conv_int8 import CONV_INT8
+from meta_infer.kernels.int8.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.iota import IOTA
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.layer_norm import LAYER_NORM
-from meta_infer.kernels.linear_attention import LINEAR_ATTENTION
-from meta_infer.kernels.lstm import LSTM
-from meta_infer.kernels.matmul_batched import MATMUL_BATCHED
-from meta_infer.kernels.non_max_suppression import NON_MAX_SUPPRESSION
-from meta_infer.kernels.non_zero import NON_ZERO
-from meta_infer.kernels.pad import PAD
-from meta_infer.kernels.pool import POOL
-from meta_infer.kernels.pool_indices import POOL_INDICES
+from meta_infer.kernels.matmul.gemm import GEMM
+from meta_infer.kernels.matmul.gemm_half import GEMM_HALF
+from meta_infer.kernels.matmul.gemm_weight_only import GEMM_WEIGHT_ONLY
+from meta_infer.kernels.matmul.matmul_batched import MATMUL_BATCHED
+from meta_infer.kernels.movement.channel_moves import CHANNEL_MOVES
+from meta_infer.kernels.movement.concat import CONCAT
+from meta_infer.kernels.movement.expand import EXPAND
+from meta_infer.kernels.movement.gather import GATHER
+from meta_infer.kernels.movement.gather_nd import GATHER_ELEMENTS, GATHER_ND
+from meta_infer.kernels.movement.pad import PAD
+from meta_infer.kernels.movement.scatter import SCATTER
+from meta_infer.kernels.movement.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
+from meta_infer.kernels.movement.slice import SLICE
+from meta_infer.kernels.movement.transpose import TRANSPOSE
 from meta_infer.kernels.random import RANDOM
-from meta_infer.kernels.reduce import REDUCE
-from meta_infer.kernels.resize import RESIZE
-from meta_infer.kernels.resize_axis import RESIZE_AXIS
-from meta_infer.kernels.rnn import RNN
-from meta_infer.kernels.roi import MAX_ROI_POOL, ROI_ALIGN
-from meta_infer.kernels.scan import SCAN
-from meta_infer.kernels.scatter import SCATTER
-from meta_infer.kernels.sequence import ONE_HOT, REVERSE_SEQUENCE, TENSOR_SCATTER
+from meta_infer.kernels.recurrent.gru import GRU
+from meta_infer.kernels.recurrent.lstm import LSTM
+from meta_infer.kernels.recurrent.rnn import RNN
+from meta_infer.kernels.reduction.arg_reduce import ARG_REDUCE
+from meta_infer.kernels.reduction.det import DET
+from meta_infer.kernels.reduction.layer_norm import LAYER_NORM
+from meta_infer.kernels.reduction.non_max_suppression import NON_MAX_SUPPRESSION
+from meta_infer.kernels.reduction.non_zero import NON_ZERO
+from meta_infer.kernels.reduction.reduce import REDUCE
+from meta_infer.kernels.reduction.scan import SCAN
+from meta_infer.kernels.reduction.softmax import SOFTMAX
+from meta_infer.kernels.reduction.top_k import TOP_K
+from meta_infer.kernels.reduction.tree_walk import TREE_WALK
+from meta_infer.kernels.reduction.unique import UNIQUE
 from meta_infer.kernels.sizes import SIZES
-from meta_infer.kernels.slice import SLICE
-from meta_infer.kernels.softmax import SOFTMAX
-from meta_infer.kernels.squeeze import SQUEEZE
-from meta_infer.kernels.top_k import TOP_K
-from meta_infer.kernels.transpose import TRANSPOSE
-from meta_infer.kernels.tree_walk import TREE_WALK
-from meta_infer.kernels.unique import UNIQUE
 
 KERNELS: tuple[Kernel, ...] = (
     CONV_CHAIN,

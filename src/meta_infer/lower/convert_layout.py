@@ -8,7 +8,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Layout
 from meta_infer.ir.program import Command
-from meta_infer.kernels.reorder import reorder
+from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.lower.program_builder import ProgramBuilder
 
 

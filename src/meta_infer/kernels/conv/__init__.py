@@ -1,0 +1,1 @@
+"""Convolutions on blocked and plain layouts, Winograd, chains of convolutions."""

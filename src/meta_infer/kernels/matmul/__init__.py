@@ -1,0 +1,1 @@
+"""Matrix products: packed, batched, narrow weights."""

@@ -1,0 +1,1 @@
+"""Reductions, softmax, normalisation, sorting and counting."""
