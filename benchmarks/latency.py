@@ -88,7 +88,7 @@ def points(symbols: Mapping[str, Symbol], given: Mapping[str, Sequence[int]]) ->
         yield dict(zip(symbols, sizes, strict=True))
 
 
-def compare(model: Path, package: Path, graph: Graph, dims: Mapping[str, int], threads: int, rounds: int,
+def compare(name: str, model: Path, package: Path, graph: Graph, dims: Mapping[str, int], threads: int, rounds: int,
             seconds: float) -> Row:
     """Both sides in turns on one input."""
     inputs = random_inputs(graph, dims, seed=0)
@@ -105,7 +105,7 @@ def compare(model: Path, package: Path, graph: Graph, dims: Mapping[str, int], t
     middle = median_round(ours, theirs)
     ratios = sorted(a / b for a, b in zip(ours.rounds, theirs.rounds, strict=True))
     quarter = len(ratios) // 4
-    return Row(model.stem, dims, threads, middle.seconds, middle.reference, middle.ratio,
+    return Row(name, dims, threads, middle.seconds, middle.reference, middle.ratio,
                (ratios[quarter], ratios[-1 - quarter]), difference, len(ratios), ours.count)
 
 
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
             graph = import_model(model, dict(map(parse_shape_spec, shapes)))
             unused -= set(graph.input_symbols)
             for dims, threads in itertools.product(points(graph.input_symbols, sizes), options.threads):
-                rows.append(compare(model, package, graph, dims, threads, options.rounds, options.seconds))
+                rows.append(compare(Path(name).stem, model, package, graph, dims, threads, options.rounds, options.seconds))
                 print(f"{name}: {' '.join(cells(rows[-1])[1:])}", file=sys.stderr)
         except (MetaInferError, ModelMissing) as error:
             print(f"{name}: {error}", file=sys.stderr)

@@ -63,6 +63,18 @@ def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[
     return min(candidates, key=lambda v: conversion_bytes(group, v, have))
 
 
+def _asked_once(variants: Variants) -> Variants:
+    """`variants` that asks the kernels once for each group: groups are asked for their costs before they are planned."""
+    known: dict[int, tuple[Group, tuple[Variant, ...]]] = {}     # the group is kept, so that its id stays its own
+
+    def offered(group: Group, profile: Profile) -> tuple[Variant, ...]:
+        if id(group) not in known:
+            known[id(group)] = group, tuple(variants(group, profile))
+        return known[id(group)][1]
+
+    return offered
+
+
 def _no_alternatives(graph: Graph, groups: Sequence[Group]) -> Sequence[Alternative]:
     return ()
 
@@ -88,6 +100,7 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
     planned: list[PlannedGroup] = []
     regions: dict[tuple[str, int], Plan] = {}
     groups = cover(graph)
+    variants = _asked_once(variants)
     for group in take_alternatives(groups, worthwhile(groups, alternatives(graph, groups), profile, variants)):
         op = op_named(group.anchor.op)
         if op.is_control_flow:
