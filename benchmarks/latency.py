@@ -166,7 +166,7 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
     for name in options.models:
         try:
             model = find(name, cache)
-            known = KNOWN.get(name)
+            known, label = KNOWN.get(name), Path(name).stem
             shapes = tuple(options.shape) or (known.shape if known is not None else ())
             sizes = {**known.usual, **given} if known is not None else given
             package = cache / f"{model.stem}.bin"
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> tuple[list[Row], bool]:
             graph = import_model(model, dict(map(parse_shape_spec, shapes)))
             unused -= set(graph.input_symbols)
             for dims, threads in itertools.product(points(graph.input_symbols, sizes), options.threads):
-                rows.append(compare(Path(name).stem, model, package, graph, dims, threads, options.rounds, options.seconds))
+                rows.append(compare(label, model, package, graph, dims, threads, options.rounds, options.seconds))
                 print(f"{name}: {' '.join(cells(rows[-1])[1:])}", file=sys.stderr)
         except (MetaInferError, ModelMissing) as error:
             print(f"{name}: {error}", file=sys.stderr)

@@ -64,7 +64,7 @@ def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[
 
 
 def _asked_once(variants: Variants) -> Variants:
-    """`variants` that asks the kernels once for each group: groups are asked for their costs before they are planned."""
+    """`variants` that asks the kernels once for each group: costs are asked for before the plan is made."""
     known: dict[int, tuple[Group, tuple[Variant, ...]]] = {}     # the group is kept, so that its id stays its own
 
     def offered(group: Group, profile: Profile) -> tuple[Variant, ...]:
