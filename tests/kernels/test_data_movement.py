@@ -87,6 +87,17 @@ def test_slice_of_dynamic_size() -> None:
         check(make_group("Slice", {"x": array(rng, (a, 13))}, attrs, shapes={"x": (A.dim, 13)}), SLICE)
 
 
+@pytest.mark.parametrize("start, size, blocks", [(8, 16, True), (16, 11, True), (8, 11, False), (4, 8, False)])
+def test_slice_of_channels_in_blocks(start: int, size: int, blocks: bool) -> None:
+    """Whole blocks, or up to the last channel; other axes as they like but the last, whose step is 1."""
+    rng = np.random.default_rng(2)
+    attrs = {"starts": (0, start, 4, 1), "sizes": (2, size, 3, 5), "steps": (1, 1, -2, 1)}
+    case = make_group("Slice", {"x": array(rng, (2, 27, 6, 7))}, attrs)
+    if PROFILE.lanes(case.group.values["x"].dtype) == 8:
+        assert len(list(SLICE.variants(case.group, PROFILE))) == 1 + blocks
+    check(case, SLICE)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_concat(seed: int) -> None:
     rng = np.random.default_rng(seed)

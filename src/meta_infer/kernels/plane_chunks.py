@@ -31,9 +31,9 @@ def cut_planes(planes: Dim, lines: Dim, line_work: float, step: int = 1) -> tupl
 
 
 @contextmanager
-def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float, step: int = 1,
-                 rows: int = 0) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """The parallel loop: yields (plane, first line, last line + 1) inside a loop over the planes of a chunk.
+def part_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float, step: int = 1,
+                rows: int = 0) -> Iterator[tuple[tuple[Expr, Expr], Expr, Expr]]:
+    """The parallel loop: yields ((first plane, last plane + 1), first line, last line + 1) of a chunk.
 
     `rows` are the lines of a chunk where that has been chosen: whole planes if there are no more.
     """
@@ -47,5 +47,13 @@ def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float, step: in
         first = b.let((chunk // parts_dim) * group, "first")
         line = b.let((chunk % parts_dim) * rows, "line")
         last_line = b.let(minimum(line + rows, b.dim(lines)), "last_line")
-        with b.loop(first, minimum(first + group, b.dim(planes)), name="plane") as plane:
+        yield (first, minimum(first + group, b.dim(planes))), line, last_line
+
+
+@contextmanager
+def plane_chunks(b: Builder, planes: Dim, lines: Dim, line_work: float, step: int = 1,
+                 rows: int = 0) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """As `part_chunks`, but yields (plane, first line, last line + 1) inside a loop over the planes of a chunk."""
+    with part_chunks(b, planes, lines, line_work, step, rows) as (planes_of, line, last_line):
+        with b.loop(*planes_of, name="plane") as plane:
             yield plane, line, last_line

@@ -1,8 +1,10 @@
 """Resize: nearest, linear and cubic, any number of axes.
 
-Every axis turns an output position into taps, pairs of (input position, weight): one for nearest, two for linear,
-four for cubic; the result is the sum over the product of taps of all resized axes. Formulas follow the Resize
-section of the ONNX operator specification; coordinates are computed in float32.
+    blocked   the last two axes at most, channels in blocks: resize_rows.py
+    rows      the last two axes at most, plain: resize_rows.py
+    any       for output element:  sum over the product of the taps of all resized axes (resize_taps.py)
+
+Knob of the first two: `lines`, output lines of a chunk.
 """
 
 from __future__ import annotations
@@ -12,100 +14,79 @@ from itertools import product as combinations
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.graph import Attr
-from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Expr, Type, cast, const, maximum, minimum, select, unary
-from meta_infer.kernels.image.sampling import cubic_weights
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
+from meta_infer.ir.loop import Buffer, Expr, const
+from meta_infer.ir.shapes import product, usual_upper
+from meta_infer.kernels.blocked import blocks
+from meta_infer.kernels.image.resize_rows import RowsResize, lower_rows
+from meta_infer.kernels.image.resize_taps import TRANSFORMS, AxisResize, Tap
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.plane_chunks import cut_planes
 from meta_infer.kernels.point import bind
-from meta_infer.kernels.rows import each_row, strides_of
-from meta_infer.support.dtypes import FLOAT32, INT64
-
-Tap = tuple[Expr, Expr | None]
-"""Input position (int64) and weight (float32; None stands for 1)."""
-
-TRANSFORMS = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric",
-              "tf_half_pixel_for_nn")
-F32 = Type(FLOAT32)
+from meta_infer.kernels.rows import copy_lanes, each_row, strides_of
+from meta_infer.ops.attrs import floats_of
+from meta_infer.support.dtypes import FLOAT32
 
 
-def variants(group: Group, profile: Profile) -> Iterable[Variant]:
+def _axes(group: Group) -> list[AxisResize]:
     attrs = group.anchor.attrs
+    x, y = group.values[group.inputs[0]], group.values[group.outputs[0]]
+    scales: Sequence[float | None] = floats_of(attrs, "scales", ()) or (None,) * x.rank
+    return [AxisResize(attrs, size, out, scale) for size, out, scale in zip(x.shape, y.shape, scales, strict=True)]
+
+
+def _rows(group: Group, name: str, lines: int, profile: Profile) -> RowsResize | None:
+    """The group line by line, as variant `name` does it; None when other axes are resized too, or none is."""
+    x, axes = group.values[group.inputs[0]], _axes(group)
+    if not axes or all(axis.is_same for axis in axes[-2:]) or not all(axis.is_same for axis in axes[:-2]):
+        return None
+    single = AxisResize(group.anchor.attrs, 1, 1, None)                # a row is a plane of one line
+    if name == "rows":
+        vertical = axes[-2] if len(axes) > 1 else single
+        planes = product(axis.size for axis in axes[:-2])
+        return RowsResize(x.dtype, planes, vertical, axes[-1], 1, copy_lanes(profile, x.dtype), lines)
+    block = profile.lanes(FLOAT32)
+    if block == 1 or x.dtype != FLOAT32 or len(axes) < 3 or not axes[1].is_same or not isinstance(axes[1].size, int):
+        return None
+    vertical = axes[-2] if len(axes) > 3 else single
+    planes = product((axes[0].size, blocks(axes[1].size, block), *(axis.size for axis in axes[2:-2])))
+    return RowsResize(x.dtype, planes, vertical, axes[-1], block, block, lines)
+
+
+def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
+    attrs, source, target = group.anchor.attrs, group.inputs[0], group.outputs[0]
     if group.epilogue or group.prologue or attrs["coordinate_transformation_mode"] not in TRANSFORMS:
         return
-    if group.values[group.inputs[0]].dtype != FLOAT32 and attrs["mode"] != "nearest":
+    if group.values[source].dtype != FLOAT32 and attrs["mode"] != "nearest":
         return
-    yield Variant("resize", str(attrs["mode"]), {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    for name in ("blocked", "rows"):
+        plan = _rows(group, name, 0, profile)
+        if plan is None:
+            continue
+        layout = PLAIN if name == "rows" else blocked(plan.block)
+        _, lines = cut_planes(plan.planes, plan.vertical.out, plan.line_work)
+        yield Variant("resize", name, {source: layout}, {target: layout}, {"lines": lines})
+    yield Variant("resize", "any", {source: PLAIN}, {target: PLAIN})
 
 
-def coordinate(transformation: Attr, x: Expr, scale: Expr, size: Expr, out_size: Expr) -> Expr:
-    """The real input coordinate of output position x (a float like the others), by coordinate_transformation_mode."""
-    match transformation:
-        case "tf_half_pixel_for_nn":
-            return (x + 0.5) / scale
-        case "asymmetric":
-            return x / scale
-        case "align_corners":
-            return select(out_size.gt(1.0), x * (size - 1.0) / maximum(out_size - 1.0, 1.0), 0.0 * x)
-        case "pytorch_half_pixel":
-            return select(out_size.gt(1.0), (x + 0.5) / scale - 0.5, 0.0 * x)
-        case "half_pixel_symmetric":
-            adjustment = out_size / (scale * size)
-            return size / 2.0 * (1.0 - adjustment) + ((x + 0.5) / scale - 0.5)
-    return (x + 0.5) / scale - 0.5
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    plan = _rows(group, variant.name, 0, profile)
+    if plan is None or not variant.knobs:
+        return ()
+    lines, height = int(variant.knobs["lines"]), max(1, usual_upper(plan.vertical.out))
+    return (Knob("lines", tuple(sorted({max(1, lines // 4), lines, min(4 * lines, height), height}))),)
 
 
-def _inside(b: Builder, position: Expr, size: Expr) -> Expr:
-    return b.let(maximum(minimum(position, size - 1), 0), "p")
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    full = {**variant.knobs, **values}
+    plan = _rows(group, variant.name, 0, profile)
+    if plan is not None and full and not 0 < int(full["lines"]) <= max(1, usual_upper(plan.vertical.out)):
+        return Refusal(full, "shape", f"chunks of {full['lines']} lines of {plan.vertical.out}")
+    return Variant("resize", variant.name, variant.inputs, variant.outputs, full)
 
 
-def _taps(b: Builder, attrs: Mapping[str, Attr], x: Expr, scale: float | None, size: Expr,
-          out_size: Expr) -> list[Tap]:
-    real_size, real_out = cast(size, FLOAT32), cast(out_size, FLOAT32)
-    ratio = b.let(real_out / real_size if scale is None else const(scale, F32), "scale")
-    at = b.let(coordinate(attrs["coordinate_transformation_mode"], cast(x, FLOAT32), ratio, real_size,
-                          real_out), "at")
-    mode = attrs["mode"]
-    if mode == "nearest":
-        return [(_inside(b, cast(nearest(attrs["nearest_mode"], at, ratio), INT64), size), None)]
-    if mode == "linear":
-        held = b.let(minimum(maximum(at, const(0.0, F32)), real_size - 1.0), "held")
-        low = b.let(cast(unary("floor", held), INT64), "low")
-        weight = b.let(held - cast(low, FLOAT32), "w")
-        return [(low, b.let(1.0 - weight)), (_inside(b, low + 1, size), weight)]
-    return _cubic_taps(b, attrs, at, size)
-
-
-def nearest(nearest_mode: Attr, at: Expr, scale: Expr) -> Expr:
-    """A coordinate rounded to the pixel that `nearest_mode` names (see ops/resize.py)."""
-    match nearest_mode:
-        case "simple":
-            return select(scale.lt(1.0), unary("ceil", at), unary("floor", at))
-        case "floor":
-            return unary("floor", at)
-        case "ceil":
-            return unary("ceil", at)
-        case "round_prefer_ceil":
-            return unary("floor", at + 0.5)
-    return unary("ceil", at - 0.5)
-
-
-def _cubic_taps(b: Builder, attrs: Mapping[str, Attr], at: Expr, size: Expr) -> list[Tap]:
-    a = attrs.get("cubic_coeff_a", -0.75)
-    assert isinstance(a, float)
-    base = b.let(unary("floor", at), "base")
-    first = b.let(cast(base, INT64) - 1, "first")
-    weights = cubic_weights(b, b.let(at - base, "t"), a)
-    positions = [first + i for i in range(4)]
-    if attrs.get("exclude_outside"):
-        zero = const(0.0, F32)
-        weights = [b.let(select(p.ge(0) & p.lt(size), w, zero)) for p, w in zip(positions, weights, strict=True)]
-        total = b.let(weights[0] + weights[1] + weights[2] + weights[3])
-        weights = [b.let(w / total) for w in weights]
-    return [(_inside(b, p, size), w) for p, w in zip(positions, weights, strict=True)]
-
-
-def _weighted_sum(b: Builder, taps: Sequence[Sequence[Tap]], strides: Sequence[Expr], base: Expr, src) -> Expr:  # type: ignore[no-untyped-def]
+def _weighted_sum(b: Builder, taps: Sequence[Sequence[Tap]], strides: Sequence[Expr], base: Expr,
+                  src: Buffer) -> Expr:
     total: Expr | None = None
     for combination in combinations(*taps):
         at, weight = base, None
@@ -120,23 +101,18 @@ def _weighted_sum(b: Builder, taps: Sequence[Sequence[Tap]], strides: Sequence[E
     return total
 
 
-def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    attrs = group.anchor.attrs
-    value, out = group.values[group.inputs[0]], group.values[group.outputs[0]]
-    scales = attrs.get("scales")
-    b = Builder(f"resize_{attrs['mode']}")
+def _lower_any(group: Group) -> Lowering:
+    value, out, axes = group.values[group.inputs[0]], group.values[group.outputs[0]], _axes(group)
+    b = Builder(f"resize_{group.anchor.attrs['mode']}")
     buffers = bind(b, group)
     src, dst = buffers[value.name], buffers[out.name]
     strides = strides_of(b, value.shape)
 
-    def axis_taps(axis: int, x: Expr) -> list[Tap]:
-        scale = scales[axis] if isinstance(scales, tuple) and scales else None
-        if value.shape[axis] == out.shape[axis] and scale in (None, 1.0):
-            return [(x, None)]
-        return _taps(b, attrs, x, scale, b.dim(value.shape[axis]), b.dim(out.shape[axis]))  # type: ignore[arg-type]
+    def axis_taps(axis: AxisResize, x: Expr) -> list[Tap]:
+        return [(x, None)] if axis.is_same else axis.taps(b, x)
 
     with each_row(b, out.shape) as (coords, base):
-        outer = [axis_taps(axis, x) for axis, x in enumerate(coords)]
+        outer = [axis_taps(axes[i], x) for i, x in enumerate(coords)]
         fixed = const(0)
         moving, moving_strides = [], []
         for taps, stride in zip(outer, strides, strict=False):
@@ -147,10 +123,18 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
                 moving_strides.append(stride)
         fixed = b.let(fixed, "fixed")
         with b.loop(0, b.dim(out.shape[-1]), name="x") as x:
-            taps = axis_taps(out.rank - 1, x)
+            taps = axis_taps(axes[-1], x)
             b.store(dst, base + x, _weighted_sum(b, [*moving, taps], [*moving_strides, strides[-1]], fixed, src))
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-RESIZE = Kernel("resize", ("Resize",), variants, lower)
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    if variant.name == "any":
+        return _lower_any(group)
+    plan = _rows(group, variant.name, int(variant.knobs["lines"]), profile)
+    assert plan is not None
+    return Lowering((lower_rows(plan, f"resize_{plan.mode}", (group.inputs[0], group.outputs[0])),))
+
+
+RESIZE = Kernel("resize", ("Resize",), _variants, _lower, _knobs, _tune)

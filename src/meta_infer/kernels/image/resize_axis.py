@@ -16,7 +16,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, mad, maximum, minimum, select, splat, unary
 from meta_infer.ir.shapes import product
-from meta_infer.kernels.image.resize import coordinate, nearest
+from meta_infer.kernels.image.resize_taps import coordinate, nearest
 from meta_infer.kernels.image.sampling import bounded, real_of
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.picks import unless_empty
