@@ -29,6 +29,7 @@ from meta_infer.kernels.image.resize_axis import RESIZE_AXIS
 from meta_infer.kernels.image.roi import MAX_ROI_POOL, ROI_ALIGN
 from meta_infer.kernels.int8.conv_depthwise_int8 import CONV_DEPTHWISE_INT8
 from meta_infer.kernels.int8.conv_int8 import CONV_INT8
+from meta_infer.kernels.int8.conv_winograd_int8 import CONV_WINOGRAD_INT8
 from meta_infer.kernels.int8.gemm_int8 import GEMM_INT8
 from meta_infer.kernels.iota import IOTA
 from meta_infer.kernels.kernel import Kernel
@@ -74,6 +75,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_WINOGRAD,
     CONV_TRANSPOSE,
     CONV_INT8,
+    CONV_WINOGRAD_INT8,
     CONV_DEPTHWISE_INT8,
     CONV_LANES,
     CONV_INDIRECT,
