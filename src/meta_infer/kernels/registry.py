@@ -7,6 +7,7 @@ from meta_infer.kernels.attention.linear_attention import LINEAR_ATTENTION
 from meta_infer.kernels.conv.conv_chain import CONV_CHAIN
 from meta_infer.kernels.conv.conv_depthwise import CONV_DEPTHWISE
 from meta_infer.kernels.conv.conv_direct import CONV_DIRECT
+from meta_infer.kernels.conv.conv_few import CONV_FEW
 from meta_infer.kernels.conv.conv_first import CONV_FIRST
 from meta_infer.kernels.conv.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv.conv_im2col import CONV_IM2COL
@@ -74,6 +75,7 @@ KERNELS: tuple[Kernel, ...] = (
     CONV_PADDED,
     CONV_WINOGRAD,
     CONV_TRANSPOSE,
+    CONV_FEW,
     CONV_INT8,
     CONV_WINOGRAD_INT8,
     CONV_DEPTHWISE_INT8,
