@@ -28,12 +28,13 @@ def test_error(approximate: str, isa: str) -> None:
     (variant,) = ELEMENTWISE.variants(case.group, profile)
     got = run_group(case.group, ELEMENTWISE, variant, layouts_of(variant, case.group), case.arrays, profile)["out"]
     special_points, x, y = got[-5:], x[:-5].astype(np.float64), got[:-5]
-    np.testing.assert_array_equal(special_points, [0, 0, np.inf, 0, np.nan])
+    np.testing.assert_allclose(special_points, [0, 0, np.inf, 0, np.nan], rtol=0, atol=1e-12)
+    assert special_points[0] == special_points[1] == 0
     assert np.signbit(special_points[1])
     with np.errstate(over="ignore"):
         want = _exact(x, approximate)
     error = np.abs(y - want)
     above, far = x > 0, x < -5.5
-    assert (error[above] / np.spacing(want[above].astype(np.float32))).max() < 5
-    assert error[~above & ~far].max() < 1.5e-7
-    assert (error[far] / -x[far]).max() < 1e-9
+    assert (error[above] / np.spacing(want[above].astype(np.float32))).max() < 4
+    assert error[~above & ~far].max() < 1.2e-7
+    assert (error[far] / -x[far]).max() < 3e-10
