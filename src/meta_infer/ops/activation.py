@@ -16,6 +16,7 @@ from meta_infer.ops.elementwise_unary import ODD, erf
 from meta_infer.ops.gelu_math import BY_TANH, EXACT, gelu_of
 from meta_infer.ops.importing import attr_float, core_node
 from meta_infer.ops.opdef import ImportContext, OnnxImport, OnnxNode, OpDef, Sample
+from meta_infer.ops.silu_math import silu_of
 from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
 _SQRT_HALF = math.sqrt(0.5)
@@ -125,6 +126,10 @@ def _gelu_expr(attrs: Attrs, x: Expr) -> Expr:
     return x * 0.5 * (intrin("erf", x * _SQRT_HALF) + 1.0)
 
 
+def _silu_expr(attrs: Attrs, x: Expr) -> Expr:
+    return silu_of(x) if x.type.dtype == FLOAT32 else x * intrin("sigmoid", x)
+
+
 def _shrink(attrs: Attrs, x: np.ndarray) -> np.ndarray:
     lambd, bias = float_of(attrs, "lambd", 0.5), float_of(attrs, "bias", 0.0)
     wide = x if x.dtype.kind == "f" else x.astype(np.float64)
@@ -193,9 +198,8 @@ HARD_SWISH = elementwise("HardSwish", 1, _hard_swish, _hard_swish_expr, unary_sa
 GELU = elementwise("Gelu", 1, _gelu, _gelu_expr,
                    unary_samples(attrs=({"approximate": "none"}, {"approximate": "tanh"})), takes=is_float,
                    onnx=(OnnxImport("Gelu", 20),), keeps_zero=True, cost=14)
-SILU = elementwise("Silu", 1, lambda attrs, x: x * sigmoid(x), lambda attrs, x: x * intrin("sigmoid", x),
-                   _silu_samples, takes=is_float, onnx=(OnnxImport("Swish", 24, convert=_import_swish),),
-                   keeps_zero=True, cost=13)
+SILU = elementwise("Silu", 1, lambda attrs, x: x * sigmoid(x), _silu_expr, _silu_samples, takes=is_float,
+                   onnx=(OnnxImport("Swish", 24, convert=_import_swish),), keeps_zero=True, cost=13)
 SHRINK = elementwise("Shrink", 1, _shrink, _shrink_expr, _shrink_samples, takes=is_number,
                      onnx=(OnnxImport("Shrink", 9),), keeps_zero=True, cost=4)
 
