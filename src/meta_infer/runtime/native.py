@@ -53,7 +53,7 @@ _SIGNATURES = {
     "mi_session_destroy": (None, [c_void_p]),
     "mi_session_describe": (c_int32, [c_void_p, POINTER(Info)]),
     "mi_session_shapes": (c_int32, [c_void_p, POINTER(Tensor), POINTER(Tensor), POINTER(Error)]),
-    "mi_session_run": (c_int32, [c_void_p, POINTER(Tensor), POINTER(Tensor), POINTER(Options), POINTER(Error)]),
+    "mi_session_run": (c_int32, [c_void_p] * 5),       # plain addresses: ctypes takes longest to check typed pointers
     "mi_allocations": (c_int64, []),
     "mi_pool": (c_void_p, []),
     "mi_use_pool": (c_int32, [c_void_p]),

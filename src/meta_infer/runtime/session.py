@@ -19,6 +19,7 @@ import numpy as np
 from meta_infer.runtime import native
 from meta_infer.runtime.cpu import available_cores, best_target, target_named
 from meta_infer.runtime.feeds import as_input, check_names, check_output_names, check_shared_dims
+from meta_infer.runtime.frames import Frame, IdleFrames, address_of, make_frame
 from meta_infer.runtime.layers import layer_results
 from meta_infer.runtime.loader import Library, load_library
 from meta_infer.runtime.outputs import Size, cut_to_shape, is_late, room_for, taken
@@ -69,7 +70,9 @@ class Session:
         self._inputs, self._outputs = package.inputs, package.outputs
         self._input_slots = native.Tensor * max(len(self._inputs), 1)
         self._output_slots = native.Tensor * max(len(self._outputs), 1)
-        self._frames = _Frames()
+        self._names = [t.name for t in self._inputs]
+        self._dtypes = [t.numpy for t in self._inputs]
+        self._idle = IdleFrames()
         self._delivery = os.getpid(), threading.Lock()
         self._handle = _Handle()
         what = f"package {str(package.path)!r}"
@@ -82,6 +85,7 @@ class Session:
         config = native.Config(plan.ctypes.data, plan.size, self._weights.ctypes.data, self._weights.size, threads,
                                native.ARENA_MODES[read_switches().arena], int(mode == "realtime"))
         self._handle.library = self._library
+        self._call = self._library.functions.mi_session_run
         error = native.Error()
         if self._library.functions.mi_session_create(ctypes.byref(self._handle), ctypes.byref(config),
                                                      ctypes.byref(error)) != native.OK:
@@ -111,6 +115,8 @@ class Session:
         Raises InputError for a name, dtype, rank or dimension the model does not take, and for a dimension found
         while running that leaves its range. `threads`, at most those of the session, bounds this run alone.
         """
+        if output_names is None and threads is None and (outputs := self._run_again(feeds)) is not None:
+            return outputs
         picked = None if output_names is None else check_output_names(output_names, self._outputs)
         outputs = self._run(self._arrays(feeds), None, None if threads is None else native.Options(threads=threads))
         return outputs if picked is None else [outputs[i] for i in picked]
@@ -161,55 +167,85 @@ class Session:
         check_names(feeds, self._inputs)
         return [as_input(feeds[t.name], t, self.symbols) for t in self._inputs]
 
+    def _run_again(self, feeds: Mapping[str, Any]) -> list[np.ndarray] | None:
+        """Outputs of a run whose inputs are in all that matters like those of one before; None for any other.
+
+        All this does is in `_run` as well. It is short because it is cold whenever it runs: see `frames`.
+        """
+        handle = self._handle                          # held until this run has ended, whoever closes the session
+        try:
+            arrays = [feeds[name] for name in self._names]
+            idle = self._idle.by_shapes[tuple([array.shape for array in arrays])]
+            frame = idle.pop()
+        except (LookupError, TypeError, AttributeError):
+            return None
+        for array, dtype, slot in zip(arrays, self._dtypes, frame.takes, strict=False):
+            flags = array.flags
+            if array.dtype is not dtype or type(array) is not np.ndarray or not (flags.c_contiguous and flags.aligned):
+                idle.append(frame)
+                return None
+            slot.data = address_of(array)
+        if len(feeds) != len(arrays) or not frame.exact or frame.pooled:
+            idle.append(frame)
+            return None
+        outputs = []
+        for slot, shape, dtype in frame.gives:
+            array = np.empty(shape, dtype)
+            slot.data = address_of(array)
+            outputs.append(array)
+        code = self._call(handle, *frame.arguments)
+        if code != native.OK:
+            self._check(code, frame.error)
+        idle.append(frame)
+        return outputs
+
     def _run(self, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray] | None,
              options: native.Options | None) -> list[np.ndarray]:
-        handle = self._handle                          # held until this run has ended, whoever closes the session
+        handle = self._handle
         if not handle:
             raise UsageError("is closed", what="the session", hint="load the package again")
         if options is not None and not 0 <= options.threads <= self.threads:
             raise UsageError(f"is {options.threads}, the session has {self.threads}", what="threads")
-        frame = self._frame(arrays, handle)
-        for slot, array in zip(frame.inputs, arrays, strict=False):
-            slot.data = array.ctypes.data
-        outputs = [room_for(t, size, given.get(t.name) if given else None)
-                   for t, size in zip(self._outputs, frame.sizes, strict=True)]
+        shapes = tuple([a.shape for a in arrays])
+        frame = self._idle.take(shapes) or self._frame(arrays, handle)
+        outputs = self._run_frame(frame, handle, arrays, given or {}, options)
+        self._idle.give_back(shapes, frame)
+        return outputs
+
+    def _run_frame(self, frame: Frame, handle: _Handle, arrays: Sequence[np.ndarray], given: Mapping[str, np.ndarray],
+                   options: native.Options | None) -> list[np.ndarray]:
+        """One run with the slots of `frame`, which is the caller's alone meanwhile."""
+        for slot, array in zip(frame.takes, arrays, strict=False):
+            slot.data = address_of(array)
+        outputs = [room_for(t, size, given.get(t.name)) for t, size in zip(self._outputs, frame.sizes, strict=True)]
         for slot, array in zip(frame.outputs, outputs, strict=False):
-            slot.data, slot.bytes = array.ctypes.data, array.nbytes
+            slot.data, slot.bytes = address_of(array), array.nbytes
+        chosen = None if options is None else ctypes.byref(options)
         if frame.pooled:
             with self._delivering():
-                self._check(self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options,
-                                                                   frame.error), frame.error)
-                outputs = [taken(t, slot, (given or {}).get(t.name)) if size.pooled else array for t, size, slot, array
+                self._check(self._call(handle, frame.inputs, frame.outputs, chosen, ctypes.byref(frame.error)),
+                            frame.error)
+                outputs = [taken(t, slot, given.get(t.name)) if size.pooled else array for t, size, slot, array
                            in zip(self._outputs, frame.sizes, frame.outputs, outputs, strict=False)]
         else:
-            code = self._library.functions.mi_session_run(handle, frame.inputs, frame.outputs, options, frame.error)
-            if code != native.OK:
-                self._check(code, frame.error)
+            self._check(self._call(handle, frame.inputs, frame.outputs, chosen, ctypes.byref(frame.error)),
+                        frame.error)
         if frame.exact:
             return outputs
-        return [array if size.exact else cut_to_shape(array, tuple(slot.shape[:slot.rank]), t.name not in (given or {}))
+        return [array if size.exact else cut_to_shape(array, tuple(slot.shape[:slot.rank]), t.name not in given)
                 for t, size, array, slot in zip(self._outputs, frame.sizes, outputs, frame.outputs, strict=False)]
 
-    def _frame(self, arrays: Sequence[np.ndarray], handle: _Handle) -> _Frame:
-        """This thread's call frame for inputs of these shapes; the runtime is asked once per combination of shapes."""
-        frames = self._frames.by_shapes
-        shapes = tuple([a.shape for a in arrays])
-        found = frames.get(shapes)
-        if found is not None:
-            return found
+    def _frame(self, arrays: Sequence[np.ndarray], handle: _Handle) -> Frame:
+        """A new call frame for inputs of these shapes, which the runtime checks."""
         check_shared_dims(arrays, self._inputs, self.symbols)
         inputs, slots, error = self._input_slots(), self._output_slots(), native.Error()
         for slot, array in zip(inputs, arrays, strict=False):
-            slot.data, slot.bytes, slot.rank = array.ctypes.data, array.nbytes, array.ndim
+            slot.data, slot.bytes, slot.rank = address_of(array), array.nbytes, array.ndim
             slot.shape[:array.ndim] = array.shape
         self._check(self._library.functions.mi_session_shapes(handle, inputs, slots, error), error)
         sizes = [Size(tuple(slot.shape[:slot.rank]), slot.bytes, not is_late(t, self.symbols))
                  for t, slot in zip(self._outputs, slots, strict=False)]
-        if len(frames) >= _FRAMES_KEPT:
-            frames.clear()
-        frames[shapes] = _Frame(inputs, slots, error, sizes, all(size.exact for size in sizes),
-                                any(size.pooled for size in sizes))
-        return frames[shapes]
+        return make_frame(inputs, slots, error, sizes, [t.numpy for t in self._outputs])
 
     def _delivering(self) -> threading.Lock:
         """Held from a run to the copy of what it left in the session's memory. A forked child has its own."""
@@ -225,6 +261,7 @@ class Session:
 
     def close(self) -> None:
         """Free the arena and unload the code, after the runs that are going on. Closing twice is harmless."""
+        self._idle = IdleFrames()
         self._handle = _Handle()
 
     def __enter__(self) -> Session:
@@ -245,26 +282,6 @@ class _Handle(ctypes.c_void_p):
             self.library.close()
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The arguments of a C call for inputs of one combination of shapes, all filled in but the addresses."""
-
-    inputs: ctypes.Array
-    outputs: ctypes.Array
-    error: native.Error
-    sizes: list[Size]
-    exact: bool
-    pooled: bool
-
-
-class _Frames(threading.local):
-    """The call frames of each thread, by the shapes of all inputs."""
-
-    def __init__(self) -> None:
-        self.by_shapes: dict[tuple[tuple[int, ...], ...], _Frame] = {}
-
-
-_FRAMES_KEPT = 256
 _CREATE_HINTS = {
     native.BAD_PLAN: "build the package again",
     native.NO_MEMORY: "give its dynamic dims smaller ranges with --shape, or use fewer threads",
