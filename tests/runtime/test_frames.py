@@ -118,3 +118,16 @@ def test_address_of_any_array() -> None:
     frozen.setflags(write=False)
     for one in (array, frozen, np.empty(0, np.int64), np.array(3), np.zeros(2, "datetime64[s]")):
         assert address_of(one) == one.ctypes.data
+
+
+def test_profile_adds_to_the_callers_array(digits: Path) -> None:
+    with load(digits, threads=1) as session:
+        times = np.zeros(session.info.commands, np.int64)
+        for _ in range(3):                                             # the first goes the long way
+            before = times.copy()
+            session.profile_into({"image": images(2)}, times)
+            assert (times >= before).all() and times.sum() > before.sum()
+        assert len(session.profile({"image": images(2)})) == session.info.commands
+        for wrong in (times[:-1], times.astype(np.int32), np.zeros(2 * len(times), np.int64)[::2]):
+            with pytest.raises(UsageError, match="int64 array"):
+                session.profile_into({"image": images(2)}, wrong)

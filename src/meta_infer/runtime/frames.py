@@ -22,7 +22,7 @@ _addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """`takes` and `gives` are the slots of `inputs` and `outputs`; `arguments` what a call takes after the session."""
+    """`takes` and `gives` are the slots of `inputs` and `outputs`; `arguments` the addresses of both."""
 
     inputs: ctypes.Array
     outputs: ctypes.Array
@@ -32,7 +32,8 @@ class Frame:
     pooled: bool               # some output stays in the session's memory
     takes: tuple[native.Tensor, ...]
     gives: tuple[tuple[native.Tensor, tuple[int, ...], np.dtype], ...]
-    arguments: tuple[int, int, None, int]
+    arguments: tuple[int, int]
+    failure: int               # address of `error`
 
 
 def make_frame(inputs: ctypes.Array, outputs: ctypes.Array, error: native.Error, sizes: list[Size],
@@ -40,7 +41,7 @@ def make_frame(inputs: ctypes.Array, outputs: ctypes.Array, error: native.Error,
     """A frame of slots of which the runtime has filled the shapes."""
     gives = tuple((slot, size.shape, dtype) for slot, size, dtype in zip(outputs, sizes, dtypes, strict=False))
     return Frame(inputs, outputs, error, sizes, all(size.exact for size in sizes), any(size.pooled for size in sizes),
-                 tuple(inputs), gives, (_addressof(inputs), _addressof(outputs), None, _addressof(error)))
+                 tuple(inputs), gives, (_addressof(inputs), _addressof(outputs)), _addressof(error))
 
 
 class IdleFrames:

@@ -36,7 +36,7 @@ class Watch(Structure):
 
 
 class Options(Structure):
-    _fields_ = [("threads", c_int32), ("watch_count", c_int32), ("command_ns", POINTER(c_int64)),
+    _fields_ = [("threads", c_int32), ("watch_count", c_int32), ("command_ns", c_void_p),
                 ("watches", POINTER(Watch)), ("symbols", POINTER(c_int64))]
 
 
