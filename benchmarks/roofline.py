@@ -12,7 +12,8 @@ with a clock around every command: of each command the quickest run counts, beca
 nothing. What lies between commands is the least that a run took beyond them: Python, the call, the interpreter, and
 the clock (some 0.05 us for each). The network's time in a round is that of its quickest whole run, or all commands'
 together with what lies between them where that is less, as it is on a busy machine. Figures are medians over the
-rounds, ratios are of one round each. `gap` is the group's share of all the time above the floor. `plain` is the floor without Winograd.
+rounds, ratios are of one round each. `gap` is the group's share of all the time above the floor. `plain` is the floor
+without Winograd.
 """
 
 from __future__ import annotations
