@@ -95,3 +95,16 @@ def test_many_chunks() -> None:
 def test_interpreter_agrees() -> None:
     case = make_group("Add", {"x": _random(2, 3, 11), "y": _random(3, 1)}, epilogue=[Step("Relu")])
     assert check_case(case, ELEMENTWISE, engines=("c", "interpret")) >= 1
+
+
+def test_math_functions_run_abreast() -> None:
+    """Rows of a long vector, a vector and a tail; an operand of each kind goes along."""
+    case = make_group("Mul", {"x": _random(3, 45), "y": _random(3, 1)},
+                      epilogue=[Step("Gelu", attrs={"approximate": "none"}), Step("Add", {"z": _random(45)})])
+    assert check_case(case, ELEMENTWISE) >= 1
+
+
+@pytest.mark.parametrize("op", ["Sigmoid", "Silu", "Softplus", "Sin"])
+def test_rows_shorter_than_long_vectors(op: str) -> None:
+    for width in (1, 31, 64):
+        assert check_case(make_group(op, {"x": _random(2, width)}), ELEMENTWISE) >= 1

@@ -1,4 +1,4 @@
-"""Every variant of every kernel that multiplies, at the corners of its knobs, on other processors under emulation."""
+"""Every variant of kernels that multiply, at the corners of its knobs, and math functions, under emulation."""
 
 from __future__ import annotations
 
@@ -56,11 +56,19 @@ def _attention(rng: np.random.Generator) -> Iterator[Case]:
         yield make_group("Attention", inputs, {"scale": 0.4, "empty": "zero", **attrs})
 
 
+def _functions(rng: np.random.Generator) -> Iterator[Case]:
+    """Gelu, Silu and Softmax make exponentials of their own; long vectors of all lanes and what is left."""
+    for op, attrs in (("Gelu", {"approximate": "none"}), ("Gelu", {"approximate": "tanh"}), ("Silu", {}),
+                      ("Softmax", {"axis": 1})):
+        yield make_group(op, {"x": 3 * random(rng, 3, 45)}, attrs)
+
+
 @pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64", "riscv64"])
 def test_all_corners(isa: str, full: bool) -> None:
     need_emulator(isa)
     rng, profile = np.random.default_rng(5), make_profile(isa)
-    cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng), *_attention(rng)]
+    cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng), *_attention(rng),
+             *_functions(rng)]
     chosen: list[tuple[Case, Kernel]] = [(case, kernel) for case in cases
                                          for kernel in kernels_for(case.group.anchor.op)]
     assert check_emulated(chosen, profile) >= len(cases), "every case has a variant"

@@ -14,12 +14,15 @@ from meta_infer.ir.shapes import ceildiv, divisible, product
 from meta_infer.kernels.collapse import collapse, unflatten
 from meta_infer.kernels.fold import each_vector, row_chunks
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.math_use import waits_for_itself
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
 from meta_infer.ops.registry import OPS
 from meta_infer.support.dtypes import FLOAT32
 
 # Elements of a chunk: tens of microseconds where memory is the limit.
 GRAIN = 16384
+# Vectors that go through math functions together, as one long vector.
+_ABREAST = 4
 
 
 def _operands(group: Group) -> dict[str, Value]:
@@ -88,6 +91,7 @@ def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer]
     merged, layouts = space.group(group), dict.fromkeys(buffers, PLAIN)
     lead, axis = space.shape[:-1], len(space.shape) - 1
     rows, width, lanes = b.dim(product(lead)), b.dim(space.shape[-1]), profile.lanes(FLOAT32)
+    abreast = _ABREAST * lanes if lanes > 1 and waits_for_itself(group.nodes, group.values) else lanes
     strips = maximum((width + (GRAIN - 1)) // GRAIN, 1)
     per_chunk = maximum(const(GRAIN) // maximum(width, 1), 1)
     with b.chunks((rows + (per_chunk - 1)) // per_chunk * strips) as chunk:
@@ -97,12 +101,17 @@ def _plain(b: Builder, group: Group, shape: Shape, buffers: Mapping[str, Buffer]
         with b.loop(first_row, minimum(first_row + some, rows), 1, "row") as row:
             coords = unflatten(b, row, lead)
 
-            def visit(at: Expr, count: Expr | None) -> None:
-                point = Point(space.shape, (*coords, at), axis, lanes, count)
+            def visit(at: Expr, count: Expr | None, together: int = lanes) -> None:
+                point = Point(space.shape, (*coords, at), axis, together, count)
                 known = apply_nodes(b, group.nodes, merged.values, {}, buffers, layouts, point)
                 store_outputs(b, merged, known, buffers, layouts, point)
 
-            each_vector(b, first, last, lanes, visit)
+            start = first
+            if abreast > lanes:
+                start = b.let(first + (last - first) // abreast * abreast, "start")
+                with b.loop(first, start, abreast, "i") as i:
+                    visit(i, None, abreast)
+            each_vector(b, start, last, lanes, visit)
     return f"{product(lead)} x {space.shape[-1]} by {GRAIN}"
 
 
