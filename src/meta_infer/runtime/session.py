@@ -115,10 +115,10 @@ class Session:
         Raises InputError for a name, dtype, rank or dimension the model does not take, and for a dimension found
         while running that leaves its range. `threads`, at most those of the session, bounds this run alone.
         """
-        if output_names is None and threads is None and (outputs := self._run_again(feeds)) is not None:
-            return outputs
         picked = None if output_names is None else check_output_names(output_names, self._outputs)
-        outputs = self._run(self._arrays(feeds), None, None if threads is None else native.Options(threads=threads))
+        outputs = self._run_again(feeds) if threads is None else None
+        if outputs is None:
+            outputs = self._run(self._arrays(feeds), None, None if threads is None else native.Options(threads=threads))
         return outputs if picked is None else [outputs[i] for i in picked]
 
     def run_with(self, feeds: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
