@@ -83,6 +83,18 @@ def test_what_is_wrong_is_said_after_a_good_run_too(digits: Path) -> None:
         session.run(None, {"image": image})
 
 
+def test_a_run_that_outlived_its_session_leaves_no_way_in(digits: Path) -> None:
+    session = load(digits, threads=1)
+    session.run(None, {"image": images(1)})
+    shapes = ((1, 1, 8, 8),)
+    frame = session._idle.take(shapes)
+    assert frame is not None
+    session.close()
+    session._idle.give_back(shapes, frame)
+    with pytest.raises(UsageError, match="closed"):
+        session.run(None, {"image": images(1)})
+
+
 def test_callers_at_once_have_frames_of_their_own(digits: Path) -> None:
     wrong: list[int] = []
     with load(digits, threads=1) as session:

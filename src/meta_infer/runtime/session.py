@@ -182,6 +182,8 @@ class Session:
         an address.
         """
         handle = self._handle                          # held until this run has ended, whoever closes the session
+        if not handle:                                 # its code is unloaded
+            return None
         try:
             arrays = [feeds[name] for name in self._names]
             idle = self._idle.by_shapes[tuple([array.shape for array in arrays])]
