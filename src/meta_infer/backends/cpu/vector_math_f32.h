@@ -3,28 +3,23 @@
    ROUND is 1.5 * 2^23: adding it leaves the nearest integer in the low bits of the sum, without a conversion that
    would be undefined for NaN and large values. */
 
-/* 2^n for an integer n in [-126, 127]. */
-INLINE V exp2i_V(I n) {
-    return (V)((n + 127) << 23);
-}
-
-/* e^x: x = n ln 2 + r, a polynomial in r (Cephes expf), then 2^n in two factors so that denormals round once. */
+/* e^x: x = n ln 2 + r, a minimax polynomial in r, then 2^n in two factors so that denormals round once. The low bits of
+   `bits` are n + 254: its two parts that add up to it are exponents with their bias, the high bits are shifted out. */
 INLINE V exp_V(V x) {
     const V clamped = min_V(splat_V(88.8f), max_V(splat_V(-104.0f), x));     /* in this order NaN stays */
-    const V shifted = mad_V(clamped, splat_V(1.44269504088896341f), splat_V(12582912.0f));
-    const V n = shifted - 12582912.0f;
+    const V shifted = mad_V(clamped, splat_V(1.44269504088896341f), splat_V(12583166.0f));   /* ROUND + 254 */
+    const V n = shifted - 12583166.0f;
     V r = mad_V(n, splat_V(-0.693359375f), clamped);                         /* exact: 9 bits times 8 bits */
     r = mad_V(n, splat_V(2.12194440e-4f), r);
-    V p = splat_V(1.9875691500e-4f);
-    p = mad_V(p, r, splat_V(1.3981999507e-3f));
-    p = mad_V(p, r, splat_V(8.3334519073e-3f));
-    p = mad_V(p, r, splat_V(4.1665795894e-2f));
-    p = mad_V(p, r, splat_V(1.6666665459e-1f));
-    p = mad_V(p, r, splat_V(5.0000001201e-1f));
+    V p = splat_V(1.3913232906e-3f);
+    p = mad_V(p, r, splat_V(8.3683810423e-3f));
+    p = mad_V(p, r, splat_V(4.1666374149e-2f));
+    p = mad_V(p, r, splat_V(1.6666524199e-1f));
+    p = mad_V(p, r, splat_V(5.0000003326e-1f));
     p = mad_V(p, r * r, r) + 1.0f;
-    const I whole = (I)shifted - 0x4b400000;
-    const I half = whole >> 1;
-    return p * exp2i_V(half) * exp2i_V(whole - half);
+    const I bits = (I)shifted;
+    const I half = bits >> 1;
+    return p * (V)(half << 23) * (V)((bits - half) << 23);
 }
 
 /* ln x: x = 2^e m with m in [sqrt(1/2), sqrt(2)), a polynomial in m - 1 (Cephes logf). */
@@ -55,36 +50,32 @@ INLINE V log_V(V x) {
     return select_V((I)(x < inf), y, x + x);
 }
 
-/* tanh x: an odd polynomial near zero (Cephes tanhf), else 1 - 2 / (e^2|x| + 1). The power is that of 2 log2(e) |x|,
-   a minimax fit of 2^r; |x| is bounded where tanh is 1. */
+/* tanh x = E / (E + 2) for |x| with E = e^2|x| - 1 = 2^n (e^r - 1) + (2^n - 1): e^r - 1 comes from a polynomial without
+   a constant, so nothing cancels near zero. |x| is bounded where tanh is 1. */
 INLINE V tanh_V(V x) {
     const V a = min_V(splat_V(9.1f), abs_V(x));                              /* in this order NaN stays */
-    const V z = a * a;
-    V near = splat_V(-5.70498872745e-3f);
-    near = mad_V(near, z, splat_V(2.06390887954e-2f));
-    near = mad_V(near, z, splat_V(-5.37397155531e-2f));
-    near = mad_V(near, z, splat_V(1.33314422036e-1f));
-    near = mad_V(near, z, splat_V(-3.33332819422e-1f));
-    near = mad_V(near * z, a, a);
-    const V shifted = mad_V(a, splat_V(2.88539008f), splat_V(12583039.0f));  /* 1.5 * 2^23 + 127 */
-    const V r = mad_V(a, splat_V(2.88539008f), 12583039.0f - shifted);
-    V p = splat_V(1.3276472e-3f);
-    p = mad_V(p, r, splat_V(9.6755413e-3f));
-    p = mad_V(p, r, splat_V(5.5507133e-2f));
-    p = mad_V(p, r, splat_V(2.4022120e-1f));
-    p = mad_V(p, r, splat_V(6.9314697e-1f));
-    p = mad_V(p, r, splat_V(1.0000001f));
-    const V far = 1.0f - 2.0f / mad_V(p, (V)((I)shifted << 23), splat_V(1.0f));
+    const V shifted = mad_V(a, splat_V(2.88539008f), splat_V(12583039.0f));  /* ROUND + 127 */
+    const V n = shifted - 12583039.0f;
+    V r = mad_V(n, splat_V(-0.693359375f), a + a);                           /* exact, as in exp */
+    r = mad_V(n, splat_V(2.12194440e-4f), r);
+    V p = splat_V(1.3913232906e-3f);
+    p = mad_V(p, r, splat_V(8.3683810423e-3f));
+    p = mad_V(p, r, splat_V(4.1666374149e-2f));
+    p = mad_V(p, r, splat_V(1.6666524199e-1f));
+    p = mad_V(p, r, splat_V(5.0000003326e-1f));
+    p = mad_V(p, r * r, r);
+    const V scale = (V)((I)shifted << 23);
+    const V less = mad_V(p, scale, scale - 1.0f);
     const I sign = (I)x & (I)splat_V(-0.0f);
-    return (V)((I)select_V((I)(a < 0.625f), near, far) | sign);
+    return (V)((I)(less / (less + 2.0f)) | sign);
 }
 
 /* 1 / (1 + e^-x) with e^-x = 2^n p: x = -n ln 2 + r, p a minimax polynomial of e^-r. As 2^-h / (2^-h + 2^(n-h) p) with
    h = n / 2 nothing overflows, small results keep their digits and the division alone rounds denormals. */
 INLINE V sigmoid_V(V x) {
     const V clamped = min_V(splat_V(104.0f), max_V(splat_V(-104.0f), x));    /* in this order NaN stays */
-    const V shifted = mad_V(clamped, splat_V(-1.44269504088896341f), splat_V(12582912.0f));
-    const V n = shifted - 12582912.0f;
+    const V shifted = mad_V(clamped, splat_V(-1.44269504088896341f), splat_V(12583166.0f));  /* ROUND + 254 */
+    const V n = shifted - 12583166.0f;
     V r = mad_V(n, splat_V(0.693359375f), clamped);                          /* exact, as in exp */
     r = mad_V(n, splat_V(-2.12194440e-4f), r);
     const V z = r * r;
@@ -93,10 +84,10 @@ INLINE V sigmoid_V(V x) {
     p = mad_V(p, r, splat_V(-1.6666521e-1f));
     p = mad_V(p, r, splat_V(4.9999994e-1f));
     p = mad_V(p, z, 1.0f - r);
-    const I whole = (I)shifted - 0x4b400000;
-    const I half = whole >> 1;
-    const V scale = exp2i_V(-half);
-    return scale / mad_V(p, exp2i_V(whole - half), scale);
+    const I bits = (I)shifted;                                               /* exponents with their bias, as in exp */
+    const I half = bits >> 1;
+    const V scale = (V)((254 - half) << 23);
+    return scale / mad_V(p, (V)((bits - half) << 23), scale);
 }
 
 /* erf x: two polynomials by Norbert Juffa, the far one of ln(1 - erf), here of log2(1 - erf), which lies in [-23, -2]
