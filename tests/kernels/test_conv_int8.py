@@ -61,6 +61,39 @@ def test_weights_of_7_bits(profile: Profile) -> None:
     assert check(case, profile) == len(names)
 
 
+@pytest.mark.parametrize("shape, out, group, options", [
+    ((2, 32, 7, 9), 48, 2, {"pads": (1, 1, 1, 1), "zero": 31, "requantise": True}),        # groups of whole blocks
+    ((1, 64, 6, 5), 32, 16, {"pads": (1, 0, 2, 1), "zero": 200, "known_zero": False}),     # several fill a block
+    ((1, 21, 6, 8), 15, 3, {"strides": (2, 1), "w_zero": True, "types": (np.int8, np.uint8)}),   # all as one
+    ((2, 48, 5, 7), 24, 3, {}),
+])
+def test_groups(shape: tuple[int, ...], out: int, group: int, options: dict[str, object]) -> None:
+    kernel = (3, 3) if options else (1, 1)
+    case = int8_conv(np.random.default_rng(9), shape, out, kernel, group=group, **options)      # type: ignore[arg-type]
+    for profile in PROFILES:
+        assert check(case, profile) >= 1
+
+
+def test_groups_that_multiply_mostly_zeros_have_no_variant() -> None:
+    case = int8_conv(np.random.default_rng(9), (1, 90, 5, 5), 90, (3, 3), group=18)
+    assert not list(CONV_INT8.variants(case.group, PROFILE))
+
+
+def test_weights_whose_signs_differ() -> None:
+    """Of any two neighbours that are multiplied by activations at their ends, those of one sign add up."""
+    x, w = np.full((1, 8, 4, 4), 255, np.uint8), np.full((8, 8, 1, 1), -128, np.int8)
+    w[:, 1::2] = 127
+    x[0, 1::2, 2:] = 0
+    x[0, ::2, :, 2:] = 0
+    case = make_group("ConvInteger", {"x": x, "w": w}, {"kernel_shape": (1, 1), "strides": (1, 1), "pads": (0,) * 4,
+                                                        "dilations": (1, 1), "group": 1}, constants=("w",))
+    names = {v.knobs["path"] for v in CONV_INT8.variants(case.group, PROFILE)}
+    assert names == {path.name for path in dot_paths(PROFILE)}
+    assert check(case) == len(names)
+    case.group.constants["w"][0, 1] = -1
+    assert "bytes" not in {v.knobs["path"] for v in CONV_INT8.variants(case.group, PROFILE)}
+
+
 def test_extremes_do_not_saturate() -> None:
     """All products at the ends of their range: sums of two already exceed 16 bits."""
     x, w = np.full((1, 16, 5, 5), 255, np.uint8), np.full((8, 16, 3, 3), -128, np.int8)
@@ -89,8 +122,8 @@ def test_what_is_out_of_reach() -> None:
     x, w = numbers(rng, np.uint8, 1, 8, 6, 6), numbers(rng, np.int8, 8, 8, 3, 3)
     attrs = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "group": 1}
     unknown = make_group("ConvInteger", {"x": x, "w": w}, attrs)
-    grouped = make_group("ConvInteger", {"x": x, "w": w[:, :4]}, {**attrs, "group": 2}, constants=("w",))
-    for case in (unknown, grouped):
+    depthwise = make_group("ConvInteger", {"x": x, "w": w[:, :1]}, {**attrs, "group": 8}, constants=("w",))
+    for case in (unknown, depthwise):
         assert not list(CONV_INT8.variants(case.group, PROFILE))
     known = make_group("ConvInteger", {"x": x, "w": w}, attrs, constants=("w",))
     assert not list(CONV_INT8.variants(known.group, make_profile("riscv64")))
@@ -110,6 +143,7 @@ def test_emulated(isa: str, full: bool) -> None:
     rng = np.random.default_rng(7)
     cases = [random_int8_conv(rng, pointwise=i % 2 == 1) for i in range(12 if full else 1)]
     cases.append(int8_conv(rng, (1, 19, 6, 7), 21, (3, 3), pads=(1, 1, 1, 1), zero=200, requantise=True))
+    cases.append(int8_conv(rng, (1, 32, 6, 5), 16, (2, 3), zero=100, group=8))
     assert check_emulated([(case, CONV_INT8) for case in cases], make_profile(isa)) >= len(cases)
 
 

@@ -1,13 +1,14 @@
-"""Dense convolution of 8-bit integers over blocked channels, exact in int32.
+"""Convolution of 8-bit integers over blocked channels, dense or in groups, exact in int32.
 
     x [N, IB, H, W, c], weights [tile][pass][kh][kw][ib][c / terms][v][c][terms]  ->  y [N, OB, H', W', c]
 
-    chunk: image n, some tiles of output blocks, some rows (1x1: some positions)
+    chunk: image n, part of the channels, some tiles of output blocks, some rows (1x1: some positions)
         its part of x, padded and widened to the path's type, goes to scratch (stage_int8.py)
         for tile of output blocks:  for pass over input blocks:  for row:  for tile of columns:
             registers = 0, or what the last pass left;  for tap, input block, pair of channels:  multiply-add
             epilogue (requantisation is elementwise), or keep for the next pass
 
+A part is a group of the convolution, or as many side by side as fill whole blocks of channels.
 A 1x1 convolution of stride 1 sees an image as one row of positions, and its chunks are parts of that.
 """
 
@@ -74,6 +75,7 @@ class _Code:
     pitch: Expr
     kept_pitch: Expr
     n: Expr
+    part: Expr
     first: Expr
     last: Expr
 
@@ -88,7 +90,7 @@ class _Code:
             some = (self.last - self.first - 1) * (conv.strides[0] // problem.row_step) + problem.rows(1)
             part = Rows(top, some, staged_rows(problem, tiling), problem.row_step, height, width, 0, width,
                         conv.begin[1], right_padding(problem, tiling.columns))
-        plane = b.let(self.n * problem.in_blocks, "plane")
+        plane = b.let((self.n * problem.parts + self.part) * problem.in_blocks, "plane")
         stage(b, tiling.path, self.x, plane, problem.in_blocks, part, self.zero, problem.block, self.staged)
 
     def out_tile(self, vectors: int, out_block: Expr) -> None:
@@ -194,26 +196,27 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     kept = b.scratch("kept", INT32, b.dim(waiting)) if waiting != 0 else None
     tiles, lines = tiling.cut.tiles, tiling.cut.lines
     tile_groups, line_groups = -(-len(tiling.sizes) // tiles), ceildiv(problem.lines, lines)
-    with b.chunks(b.dim(conv.y.shape[0] * line_groups) * tile_groups) as chunk:
-        part, rest = b.let(chunk % b.dim(line_groups), "part"), b.let(chunk // b.dim(line_groups), "rest")
-        tile_group, n = b.let(rest % tile_groups, "tile_group"), b.let(rest // tile_groups, "n")
-        first = b.let(part * lines, "first")
+    with b.chunks(b.dim(conv.y.shape[0] * line_groups) * (tile_groups * problem.parts)) as chunk:
+        line_group, rest = b.let(chunk % b.dim(line_groups), "line_group"), b.let(chunk // b.dim(line_groups), "rest")
+        tile_group, image = b.let(rest % tile_groups, "tile_group"), b.let(rest // tile_groups, "image")
+        part, n = b.let(image % problem.parts, "part"), b.let(image // problem.parts, "n")
+        first = b.let(line_group * lines, "first")
         last = b.let(minimum(first + lines, b.dim(problem.lines)), "last")
         code = _Code(b, problem, tiling, epilogue, x, w, sums, staged, kept, operands.zero_point(b, buffers),
                      b.let(b.dim(row_pitch(problem, tiling)), "pitch"),
-                     b.let(b.dim(kept_row_pitch(problem, tiling)), "kept_pitch"), n, first, last)
+                     b.let(b.dim(kept_row_pitch(problem, tiling)), "kept_pitch"), n, part, first, last)
         code.stage()
         tile, block_at = 0, 0
         for vectors in sorted(set(tiling.sizes), reverse=True):
             count = tiling.sizes.count(vectors)
             low = maximum(tile_group * tiles - tile, 0)
             with b.loop(low, minimum(tile_group * tiles + (tiles - tile), count), name="tile") as i:
-                code.out_tile(vectors, b.let(i * vectors + block_at, "ob"))
+                code.out_tile(vectors, b.let(part * problem.out_blocks + (i * vectors + block_at), "ob"))
             tile, block_at = tile + count, block_at + count * vectors
     func, dims = b.finish()
     name = operands.weight.name
-    packed = {f"{name}@packed": pack_weights(operands.weights, (problem.out_blocks, problem.in_blocks), tiling, block),
-              f"{name}@sums": column_sums(operands.weights, problem.out_blocks * block)}
+    packed = {f"{name}@packed": pack_weights(problem, tiling),
+              f"{name}@sums": column_sums(operands.weights, problem.parts * problem.out_blocks * block)}
     return Lowering((KernelCall(func, (conv.x.name, *packed, *operands.extras, *group.outputs), dims),), packed)
 
 
@@ -221,7 +224,7 @@ def _variant(group: Group, problem: Problem, knobs: Mapping[str, KnobValue], pro
     tiling = tiling_of(problem, knobs, profile)
     path, conv, block = tiling.path, problem.conv, problem.block
     inputs = operand_layouts(group, problem.operands.extras, group.values[conv.y.name].rank, block)
-    weights = problem.in_blocks * problem.out_blocks * block * block * conv.taps
+    weights = problem.parts * problem.in_blocks * problem.out_blocks * block * block * conv.taps
     scratch = staged_elements(problem, tiling) * path.x.bytes + kept_elements(problem, tiling) * 4
     share = 0.9 * step_share(tiling.sizes[0], tiling.columns)
     padded = 2.0 * weights * usual_upper(conv.out_spatial[0]) * usual_upper(conv.out_spatial[1])

@@ -26,21 +26,28 @@ _MOST_VECTORS = 4
 
 @dataclass(frozen=True)
 class Problem:
-    """The convolution; one of 1x1 with an image as one row when `is_flat`, and the group in those shapes."""
+    """The convolution; one of 1x1 with an image as one row when `is_flat`, and the group in those shapes.
+
+    Its channels lie in `parts` parts that know nothing of each other, each a dense convolution: the convolution's own
+    groups, or some of them side by side (`operands.weights` are zero where two of them would meet).
+    """
 
     group: Group
     conv: ConvShape
     operands: Int8Operands
     is_flat: bool
     block: int
+    parts: int = 1
 
     @property
     def out_blocks(self) -> int:
-        return blocks(self.conv.out_channels, self.block)
+        """Output blocks of a part."""
+        return -(-blocks(self.conv.out_channels, self.block) // self.parts)
 
     @property
     def in_blocks(self) -> int:
-        return blocks(self.conv.in_channels, self.block)
+        """Input blocks of a part."""
+        return -(-blocks(self.conv.in_channels, self.block) // self.parts)
 
     @property
     def lines(self) -> Dim:
@@ -60,23 +67,48 @@ class Problem:
 
 
 def problem_of(group: Group, profile: Profile) -> Problem | None:
-    """A dense convolution of one or two spatial dims whose channels are known at build."""
+    """A convolution of one or two spatial dims, its channels known at build; None for one channel per group."""
     operands, block = int8_operands(group), profile.lanes(INT32)
     found = any_conv_of(group)
-    if operands is None or found is None or block == 1 or found.group != 1 or len(found.kernel) not in (1, 2):
+    if operands is None or found is None or block == 1 or found.is_depthwise or len(found.kernel) not in (1, 2):
         return None
     conv = replace(found, bias=None)
     if not isinstance(conv.in_channels, int) or not isinstance(conv.out_channels, int) or 0 in conv.y.shape:
         return None
     if min(*conv.begin, *conv.end) < 0:
         return None
+    together = _groups_of_a_part(conv, block)
+    if together is None:
+        return None
+    parts, operands = conv.group // together, replace(operands, weights=_spread(operands.weights, conv, together))
     plain = conv.taps == 1 and set(conv.strides) == {1} and not any((*conv.begin, *conv.end))
     flat = flatten(group, conv) if plain else None
     if flat is not None:
         one = replace(conv, x=flat.values[conv.x.name], y=flat.values[conv.y.name], kernel=(1, 1), strides=(1, 1),
                       begin=(0, 0), end=(0, 0), dilations=(1, 1))
-        return Problem(flat, one, operands, True, block)
-    return Problem(group, conv, operands, False, block) if len(conv.kernel) == 2 else None
+        return Problem(flat, one, operands, True, block, parts)
+    return Problem(group, conv, operands, False, block, parts) if len(conv.kernel) == 2 else None
+
+
+def _groups_of_a_part(conv: ConvShape, block: int) -> int | None:
+    """The fewest groups side by side whose channels fill whole blocks, or all of them; None where too many zeros would
+    be multiplied."""
+    channels = [int(dim) // conv.group for dim in (conv.in_channels, conv.out_channels)]       # type: ignore[arg-type]
+    fitting = [n for n in range(1, conv.group) if conv.group % n == 0 and not any(n * c % block for c in channels)]
+    together = min(fitting, default=conv.group)
+    return together if together <= block else None
+
+
+def _spread(weights: np.ndarray, conv: ConvShape, together: int) -> np.ndarray:
+    """[OC, IC / group, ...] -> [OC, together * IC / group, ...]: zeros for the channels of the other groups."""
+    if together == 1:
+        return weights
+    out_channels, depth, *kernel = weights.shape
+    split = weights.reshape(-1, together, out_channels // conv.group, depth, *kernel)
+    wide = np.zeros((split.shape[0], together, split.shape[2], together, depth, *kernel), weights.dtype)
+    for i in range(together):
+        wide[:, i, :, i] = split[:, i]
+    return wide.reshape(out_channels, together * depth, *kernel)
 
 
 @dataclass(frozen=True)
@@ -100,8 +132,9 @@ def _work(problem: Problem, path: DotPath, tiles: int) -> Work:
     halo = 0 if problem.is_flat else line * max(0, problem.rows(1) - conv.strides[0])
     # Half of the float operations: sums of two products or more run at twice their rate at least. Half of that again,
     # since every chunk stages its input anew: fewer chunks of more output channels do that less often.
-    return Work(images, tiles, usual_upper(problem.lines), 1, line * (1 if problem.is_flat else conv.strides[0]), halo,
-                weights * path.weight.bytes, float(weights) * places / 2)
+    step = line * (1 if problem.is_flat else conv.strides[0])
+    return Work(images * problem.parts, tiles, usual_upper(problem.lines), 1, step, halo, weights * path.weight.bytes,
+                float(weights) * places / 2)
 
 
 def _default_tile(problem: Problem, path: DotPath, profile: Profile) -> tuple[int, int]:
@@ -187,10 +220,16 @@ def kept_elements(problem: Problem, tiling: Tiling) -> Dim:
     return kept_row_pitch(problem, tiling) * (lines * tiling.sizes[0] * problem.block)
 
 
-def pack_weights(weights: np.ndarray, shape: tuple[int, int], tiling: Tiling, block: int) -> np.ndarray:
-    """[OC, IC, kh, kw] of int16 -> per tile and pass [kh][kw][ib][c / terms][v][c][terms], zero beyond the channels."""
-    out_blocks, in_blocks = shape
+def pack_weights(problem: Problem, tiling: Tiling) -> np.ndarray:
+    """[OC, IC, kh, kw] of int16 -> per part, tile and pass [kh][kw][ib][c / terms][v][c][terms], zero beyond the
+    channels."""
+    weights = problem.operands.weights
     weights = weights.reshape(*weights.shape[:2], -1, weights.shape[-1])
+    return np.concatenate([_pack_part(part, problem, tiling) for part in np.split(weights, problem.parts)])
+
+
+def _pack_part(weights: np.ndarray, problem: Problem, tiling: Tiling) -> np.ndarray:
+    out_blocks, in_blocks, block = problem.out_blocks, problem.in_blocks, problem.block
     oc, ic, kh, kw = weights.shape
     full = np.zeros((out_blocks * block, in_blocks, block, kh, kw), np.int16)
     full.reshape(out_blocks * block, in_blocks * block, kh, kw)[:oc, :ic] = weights

@@ -9,8 +9,8 @@
             which is checked on every pair of them.
     floats  both as float32, one product a lane, for what sums few products (depthwise): exact up to 2^24.
 
-`pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: 255 * (|w| + |w'|) must not pass
-32767, which weights of 7 bits never do.
+`pmaddubsw` sums two products in 16 bits, which saturates for full-range operands: 255 * (w + w') must not pass 32767
+for any two weights of one sign, which those of 7 bits never do. Weights of opposite signs take from each other.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, splat
 from meta_infer.support.dtypes import FLOAT32, INT8, INT16, INT32, UINT8, DType
+
+
+def _pair_sums(sizes: np.ndarray) -> np.ndarray:
+    """Sums of neighbours 0 and 1, 2 and 3, ... on the last axis; a last one without a neighbour is left out."""
+    first, second = sizes[..., 0::2], sizes[..., 1::2]
+    return np.asarray(first[..., :second.shape[-1]] + second)
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,8 @@ class DotPath:
             return False
         if not self.narrow:
             return True
-        sizes = np.moveaxis(np.abs(weights.astype(np.int32)), axis, -1)
-        first, second = sizes[..., 0::2], sizes[..., 1::2]
-        most = max(int(sizes.max(initial=0)), int((first[..., :second.shape[-1]] + second).max(initial=0)))
+        of_sign = (np.maximum(np.moveaxis(sign * weights.astype(np.int32), axis, -1), 0) for sign in (1, -1))
+        most = max(max(int(sizes.max(initial=0)), int(_pair_sums(sizes).max(initial=0))) for sizes in of_sign)
         return most * self.x.range[1] <= INT16.range[1]
 
     def shift(self, dtype: DType) -> int:

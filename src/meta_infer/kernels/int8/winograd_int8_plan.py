@@ -32,8 +32,8 @@ _CHUNKS_PER_CORE = 4
 # a byte of weights from memory or from the last-level cache. And the share of step_cost's pace that a loop reaches.
 _INPUT_CYCLES, _OUTPUT_CYCLES = 2.0, 3.5
 _TILE_CYCLES = 30.0
-_FAR_CYCLES, _NEAR_CYCLES = 0.19, 0.06
-_LONG_LOOP = 0.9
+_FAR_CYCLES, _NEAR_CYCLES = 0.14, 0.06
+_LONG_LOOP = 0.72
 
 
 @dataclass(frozen=True)
