@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,16 @@ def test_which_algorithms_there_are() -> None:
         assert names(other) == ["direct"]
     assert names(group("MatMul", {"a": (2, 3), "b": (3, 4), "y": (2, 4)}, {})) == ["gemm"]
     assert names(group("Relu", {"x": (2, 3), "y": (2, 3)}, {})) == ["once"]
+
+
+def test_winograd_of_integers_multiplies_pairs_of_16_bits() -> None:
+    floats = conv(5, 6, 7, (3, 3))
+    integers = replace(floats, anchor=replace(floats.anchor, op="ConvInteger"))
+    direct, two, _ = algorithms(integers, {}, 900.0)
+    _, two_of_floats, _ = algorithms(floats, {}, 900.0)
+    assert direct.flops == operations(floats.anchor, floats, {}) / 4
+    assert two_of_floats.flops - two.flops == 4 * (16 * 2 * 5 * 7 + 2 * 32 * 5) / 2
+    assert two.weight_bytes == 2 * two_of_floats.weight_bytes
 
 
 def test_winograd_counts_products_and_transforms() -> None:

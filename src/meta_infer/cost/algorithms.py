@@ -7,7 +7,7 @@
 
 Operations are counted in float32 operations at the chip's peak: a multiply-add is two, and any other operation takes
 the place of a multiply-add, so it is two as well; of 8-bit integers four are multiplied and added where one float32 is,
-at best. An implicit GEMM multiplies as often as a direct convolution, and one with a matrix of columns moves more
+at best; of 16-bit ones, as Winograd makes of them (their weights too), two. An implicit GEMM multiplies as often as a direct convolution, and one with a matrix of columns moves more
 besides, so neither has an entry of its own.
 
 Winograd F(m,r): m outputs of an r-tap filter by m+r-1 multiplications (Winograd, Arithmetic complexity of
@@ -96,13 +96,14 @@ def algorithms(group: Group, sizes: Mapping[str, int], weight_bytes: float) -> t
     for m in _TRANSFORMS if axes else ():
         tile = [m + _TAPS - 1 if axis else 1 for axis in axes]
         grown = weight_bytes * prod(t / _TAPS for t, axis in zip(tile, axes, strict=True) if axis)
-        found.append(Algorithm(f"winograd F({m},{_TAPS})", _winograd(group, sizes, axes, m) + around, grown))
+        wider = 2 if anchor.op in INTEGER else 1
+        found.append(Algorithm(f"winograd F({m},{_TAPS})", _winograd(group, sizes, axes, m) + around, grown * wider))
     return tuple(found)
 
 
 def _winograd_axes(anchor: Node) -> tuple[bool, ...]:
     """For each spatial axis of a convolution whether it has three taps; empty where Winograd's method does not fit."""
-    if anchor.op != "Conv" or int_of(anchor.attrs, "group", 1) != 1:
+    if anchor.op not in ("Conv", "ConvInteger") or int_of(anchor.attrs, "group", 1) != 1:
         return ()
     kernel = ints_of(anchor.attrs, "kernel_shape")
     if {*ints_of(anchor.attrs, "strides"), *ints_of(anchor.attrs, "dilations")} != {1}:
@@ -123,4 +124,6 @@ def _winograd(group: Group, sizes: Mapping[str, int], axes: tuple[bool, ...], m:
     inputs = count * forward * inside ** (count - 1)
     outputs = sum(back * inside ** (count - 1 - done) * outside ** done for done in range(count))
     products = 2.0 * inside ** count * channels * filters
+    if group.anchor.op in INTEGER:                           # sums take 32 bits: the output transform is as for floats
+        products, inputs = products / 2, inputs / 2
     return tiles * (products + 2.0 * (inputs * channels + outputs * filters))
