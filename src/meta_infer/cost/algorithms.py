@@ -7,8 +7,8 @@
 
 Operations are counted in float32 operations at the chip's peak: a multiply-add is two, and any other operation takes
 the place of a multiply-add, so it is two as well; of 8-bit integers four are multiplied and added where one float32 is,
-at best; of 16-bit ones, as Winograd makes of them (their weights too), two. An implicit GEMM multiplies as often as a direct convolution, and one with a matrix of columns moves more
-besides, so neither has an entry of its own.
+at best; of 16-bit ones, as Winograd makes of them (their weights too), two. An implicit GEMM multiplies as often as a
+direct convolution, and one with a matrix of columns moves more besides, so neither has an entry of its own.
 
 Winograd F(m,r): m outputs of an r-tap filter by m+r-1 multiplications (Winograd, Arithmetic complexity of
 computations, 1980; Lavin, Gray, Fast algorithms for convolutional neural networks, CVPR 2016). Its weights are
