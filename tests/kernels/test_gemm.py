@@ -9,6 +9,7 @@ import pytest
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Variant
+from meta_infer.ir.loop import For, Prefetch
 from meta_infer.ir.shapes import Symbol
 from meta_infer.ir.walk_loop import walk_stmts
 from meta_infer.kernels.kernel import Refusal
@@ -91,7 +92,7 @@ def test_knob_corners(shape: tuple[int, int, int], profile: Profile) -> None:
     case = make_group("MatMul", {"x": _random(m, k), "w": _random(k, n)}, constants=("w",),
                       epilogue=[Step("Add", {"b": _random(n)}), Step("Gelu", attrs={"approximate": "none"}),
                                 Step("Add", {"r": _random(m, n)})])
-    assert check_case(case, GEMM, 1e-4, 1e-4, profile=profile, all_corners=True) >= 7
+    assert check_case(case, GEMM, 1e-4, 1e-4, profile=profile, all_corners=True) >= 6
 
 
 def test_random_shapes_at_random_knobs(full: bool) -> None:
@@ -144,6 +145,19 @@ def test_every_choice_is_small(full: bool) -> None:
 def test_interpreter_agrees_and_finds_no_stray_access() -> None:
     case = make_group("MatMul", {"x": _random(8, 5), "w": _random(5, 19)}, constants=("w",), epilogue=[Step("Relu")])
     assert check_case(case, GEMM, engines=("c", "interpret")) == 1
+
+
+@pytest.mark.parametrize("rows, fetches", [(128, 1), (12, 4), (6, 8)])
+def test_one_fetch_for_each_line(rows: int, fetches: int) -> None:
+    """Tiles share what they fetch: the more of them, the fewer of a turn's eight steps fetch."""
+    case = make_group("MatMul", {"x": _random(rows, 64), "w": _random(64, 64)}, constants=("w",))
+    (variant,) = GEMM.variants(case.group, PROFILE)
+    tuned = GEMM.tune(case.group, variant, {"tile": "6x2", "unroll": 8}, PROFILE)
+    assert isinstance(tuned, Variant)
+    (call,) = GEMM.lower(case.group, tuned, layouts_of(tuned, case.group), PROFILE).calls
+    inner = [[s for s in loop.body if isinstance(s, Prefetch)] for loop in walk_stmts(call.func.body)
+             if isinstance(loop, For)]
+    assert {len(found) for found in inner if found} == {fetches}
 
 
 def test_run_time_weights_are_not_for_this_kernel() -> None:

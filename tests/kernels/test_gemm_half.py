@@ -37,7 +37,7 @@ def test_corners_multiply_the_rounded_weights(m: int, k: int, n: int, profile: P
         np.testing.assert_allclose(got, want, 1e-5, 1e-5, err_msg=f"{variant.name} {dict(variant.knobs)}")
         assert variant.risk == RISKS[variant.name]
         count += 1
-    assert count >= 4
+    assert count >= 3
 
 
 def test_rounding_is_to_nearest_even() -> None:

@@ -17,13 +17,13 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, Type, const, select
-from meta_infer.ir.shapes import product
+from meta_infer.ir.shapes import Dim, product
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.matmul.gemm_block import Factors, Spot, make_finish, multiply_block
 from meta_infer.kernels.matmul.gemm_knobs import Choice, Size, cost_of, default_choice, knobs_of, read_choice, refuse
-from meta_infer.kernels.matmul.gemm_tile import DTYPES, Ahead, pack_panels
+from meta_infer.kernels.matmul.gemm_tile import DTYPES, Ahead, pack_panels, steps_in_line
 from meta_infer.kernels.point import Point, load_operand
 from meta_infer.support.dtypes import dtype_of
 
@@ -105,6 +105,15 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     return refuse(choice, size, profile) or _chosen(variant, choice, size, profile)
 
 
+def _steps_between_fetches(choice: Choice, rows: Dim) -> int:
+    """How often a tile fetches its share of the next panel: once for each line; of an unknown number of rows, for
+    three tiles or more."""
+    tiles = 3
+    if isinstance(rows, int):
+        tiles = max(1, -(-(rows // max(1, -(-rows // choice.block_rows))) // choice.tile.rows))
+    return steps_in_line(-(-choice.tile.columns // tiles), choice.tile.dtype, choice.unroll) if tiles > 1 else 1
+
+
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     return lower_product(group, variant, layouts, profile, lambda panels: panels)
 
@@ -146,6 +155,7 @@ def lower_product(group: Group, variant: Variant, layouts: Mapping[str, Layout],
     partial = b.scratch("partial", out.dtype, block_rows * tile.columns) if depth_blocks > 1 else None
     m, a = b.dim(product(out.shape[:problem.lead])), buffers[problem.a]
     row_blocks = (m + (block_rows - 1)) // block_rows
+    fetch_every = _steps_between_fetches(choice, product(out.shape[:problem.lead]))
     with b.chunks(row_blocks * column_blocks) as chunk:
         blocks = b.let(row_blocks, "row_blocks")
         row_block, column_block = b.let(chunk % blocks, "row_block"), b.let(chunk // blocks, "column_block")
@@ -164,7 +174,7 @@ def lower_product(group: Group, variant: Variant, layouts: Mapping[str, Layout],
                 tiles = b.let((count + (tile.rows - 1)) // tile.rows, "tiles")
                 step = b.let((tiles + (tile.columns - 1)) // tiles, "fetch_step")
                 ahead = select(tiles.eq(1), const(_DISTANCE), size + row * size // count)
-                return Ahead(packed, b.let(at + ahead * tile.columns, "fetch"), step)
+                return Ahead(packed, b.let(at + ahead * tile.columns, "fetch"), step, fetch_every)
 
             return Factors(a, a_first + begin * a_step, a_row_step, a_step, packed, at, tile.columns, size,
                            choice.unroll, fetch if choice.fetch == "next" else None)

@@ -83,7 +83,7 @@ def default_choice(size: Size, profile: Profile) -> Choice:
     if cache:
         longest = min(cache // 2 // tile.columns, cache // block_rows) // size.dtype.bytes
         depth_blocks = max(1, min(-(-size.depth // max(1, longest)), size.depth))
-    return Choice(tile, block_rows, depth_blocks, 4, "next", 3_000_000, 4)
+    return Choice(tile, block_rows, depth_blocks, 8, "next", 3_000_000, 4)
 
 
 def knobs_of(size: Size, profile: Profile) -> tuple[Knob, ...]:

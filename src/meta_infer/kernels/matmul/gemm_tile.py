@@ -40,6 +40,8 @@ DTYPES = (FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UI
 _CHAINS = 8
 # Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).
 _REGISTERS = 16
+# Bytes that a fetch brings.
+_LINE = 64
 # Short tiles leave the fetching to the processor: they stream, and their own loads keep it busy.
 FEWEST_ROWS_TO_FETCH = 3
 
@@ -124,11 +126,21 @@ def multiply_add(x: Expr, y: Expr, z: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What to fetch into the cache while a product runs: `buffer[at + k * step]` at step k."""
+    """What to fetch into the cache while a product runs: `buffer[at + k * step]` at every `every`-th step k.
+
+    A fetch takes the place of a load: one for each line is enough, and what is already on its way is not worth any.
+    """
 
     buffer: Buffer
     at: Expr
     step: Operand
+    every: int = 1
+
+
+def steps_in_line(step: int, dtype: DType, unroll: int) -> int:
+    """Steps, a divisor of `unroll`, that stay within a line of the cache when each moves on by `step` elements."""
+    most = _LINE // (dtype.bytes * max(step, 1))
+    return next((steps for steps in (8, 4, 2) if steps <= min(most, unroll)), 1)
 
 
 def widened(value: Expr, dtype: DType) -> Expr:
@@ -147,9 +159,9 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
 
     Row r's element at step k is `a[a_rows[r] + k * a_step]`; the panel's is `panel[panel_at + k * panel_step]`.
     Short tiles run several sets of accumulators, over k mod sets, and add them in a fixed order. `unroll` steps, a
-    power of two, make one turn of the loop. A fetch in each of them also keeps compilers from gathering the loads of
-    several steps, for which there are no registers; elsewhere a fence does. With `inside`, only so many of the panel's
-    columns are read.
+    power of two, make one turn of the loop. A fetch also keeps compilers from gathering the loads of several steps, for
+    which there are no registers; in steps without one a fence does. With `inside`, only so many of the panel's columns
+    are read.
     """
     sets = _sets(rows, tile.vectors)
     register = Type(tile.dtype, tile.lanes)
@@ -174,7 +186,8 @@ def multiply(b: Builder, tile: Tile, rows: int, a: Buffer, a_rows: Sequence[Expr
     whole = b.let(depth // turn * turn, "whole")
     with b.loop(0, whole, turn, "k") as k:
         for i in range(turn):
-            if ahead is not None and rows >= min(tile.rows, FEWEST_ROWS_TO_FETCH):
+            fetches = ahead is not None and rows >= min(tile.rows, FEWEST_ROWS_TO_FETCH)
+            if ahead is not None and fetches and i % ahead.every == 0:
                 b.prefetch(ahead.buffer, ahead.at + (k + i) * ahead.step)
             elif rows >= FEWEST_ROWS_TO_FETCH:
                 b.fence()

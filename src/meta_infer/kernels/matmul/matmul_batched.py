@@ -20,7 +20,7 @@ from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operan
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.matmul.gemm_block import Factors, Fetch, Finish, Spot, make_finish, multiply_block
-from meta_infer.kernels.matmul.gemm_tile import DTYPES, Ahead
+from meta_infer.kernels.matmul.gemm_tile import DTYPES, Ahead, steps_in_line
 from meta_infer.kernels.matmul.matmul_dots import multiply_dots
 from meta_infer.kernels.matmul.matmul_knobs import Choice, Size, cost_of, default_choice, knobs_of, read_choice, refuse
 from meta_infer.kernels.matmul.matmul_panel import pack_panel, pack_swapped
@@ -172,7 +172,9 @@ class _Strip:
                     b.prefetch(self.buffers[p.b], at)
                     b.prefetch(self.buffers[p.b], at + (tile.columns - 1))
             rows = b.let(self.a_at + (first + size) * self.a_row_step, "next_rows")
-            return Ahead(self.buffers[p.a], rows, self.a_step if p.a_swapped else size)
+            if p.a_swapped:
+                return Ahead(self.buffers[p.a], rows, self.a_step)
+            return Ahead(self.buffers[p.a], rows, size, steps_in_line(tile.rows, tile.dtype, self.choice.unroll))
 
         return fetch
 

@@ -105,8 +105,15 @@ def default_choice(size: Size, profile: Profile) -> Choice:
         elif tile.vectors > 1 and size.rows in _ROW_TILES:
             fitting = min(_ROW_TILES[size.rows], Tile(size.dtype, tile.lanes, 1).panels(usual_upper(size.width)))
             tile = Tile(size.dtype, tile.lanes, fitting, size.rows)
-    block_rows = next((rows for rows in BLOCK_ROWS if isinstance(size.rows, int) and size.rows <= rows <= 128), 128)
-    return Choice(tile, block_rows, few, 4, "next", 2_000_000, 4)
+    return Choice(tile, _block_rows_of(size, profile), few, 4, "next", 2_000_000, 4)
+
+
+def _block_rows_of(size: Size, profile: Profile) -> int:
+    """All rows where half of the second-level cache holds them, so that a panel is copied once; else 128, at most."""
+    if not isinstance(size.rows, int):
+        return 128
+    held = profile.l2_bytes // 2 // (usual_upper(size.depth) * size.dtype.bytes + 1) if profile.l2_bytes else 128
+    return next((rows for rows in BLOCK_ROWS if size.rows <= rows <= max(held, 128)), 128)
 
 
 def knobs_of(size: Size, profile: Profile) -> tuple[Knob, ...]:
