@@ -2,8 +2,8 @@
 
     python tools/fit_powers.py          2^r as in kernels/power.py, e^r as in exp and tanh of vector_math_f32.h
 
-Both are minimax fits by linear programming, with the lowest coefficients given so that r = 0 comes out exactly. The last
-digits depend on the solver, errors do not.
+Both are minimax fits by linear programming, with the lowest coefficients given so that r = 0 comes out exactly. The
+last digits depend on the solver, errors do not.
 """
 
 from __future__ import annotations
