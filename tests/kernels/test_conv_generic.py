@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meta_infer.ir.group import Variant
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.conv.conv_generic import CONV_GENERIC
 from meta_infer.kernels.conv.conv_transpose import CONV_TRANSPOSE
+from meta_infer.kernels.kernel import Refusal
 
 from .conv_cases import PROFILES, conv_case, random, random_conv
-from .harness import Case, Step, check_case, make_group
+from .harness import Case, Step, check_case, layouts_of, make_group, reference, run_group
 
 
 def check(case: Case, index: int = 0) -> None:
@@ -89,3 +91,36 @@ def test_transposed_without_overlap(size: tuple[int, int], kernel: tuple[int, in
                       shapes=shapes if dynamic else None)
     for profile in PROFILES:
         assert check_case(case, CONV_TRANSPOSE, rtol=1e-4, atol=1e-4, profile=profile) == 1
+
+
+def _doubling(rng: np.random.Generator, dynamic: bool) -> Case:
+    """37 output channels fill no block, rows of 13 are no whole number of tiles."""
+    attrs = {"kernel_shape": (2, 2), "strides": (2, 2), "pads": (0,) * 4, "dilations": (1, 1), "group": 1,
+             "output_padding": (0, 0)}
+    shapes = {"x": (Symbol("N", 1, 8).dim, 11, Symbol("H", 1, 64).dim, Symbol("W", 1, 64).dim)}
+    return make_group("ConvTranspose", {"x": random(rng, 2, 11, 5, 13), "w": random(rng, 11, 37, 2, 2)}, attrs,
+                      constants=("w",), epilogue=[Step("Relu")], shapes=shapes if dynamic else None)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_corners_of_transposed_without_overlap(dynamic: bool) -> None:
+    case = _doubling(np.random.default_rng(8), dynamic)
+    profile = PROFILES[dynamic]
+    assert check_case(case, CONV_TRANSPOSE, rtol=1e-4, atol=1e-4, profile=profile, all_corners=True) >= 4
+    (variant,) = CONV_TRANSPOSE.variants(case.group, profile)
+    want = reference(case)["e0"]
+    for values in ({"vectors": 4, "columns": 2, "tiles": 2, "lines": 2, "order": "taps"},
+                   {"vectors": 2, "columns": 4, "tiles": 1, "lines": 4, "order": "lines"}):
+        tuned = CONV_TRANSPOSE.tune(case.group, variant, values, profile)
+        assert isinstance(tuned, Variant)
+        got = run_group(case.group, CONV_TRANSPOSE, tuned, layouts_of(tuned, case.group), case.arrays, profile, seed=1)
+        np.testing.assert_allclose(got["e0"], want, 1e-4, 1e-4)
+
+
+def test_refusals_of_transposed_are_countable() -> None:
+    case = _doubling(np.random.default_rng(9), False)
+    (variant,) = CONV_TRANSPOSE.variants(case.group, PROFILES[1])
+    for values, reason in (({"vectors": 3, "columns": 12}, "registers"), ({"vectors": 11}, "shape"),
+                           ({"tiles": 99}, "shape"), ({"lines": 6}, "shape")):
+        refused = CONV_TRANSPOSE.tune(case.group, variant, values, PROFILES[1])
+        assert isinstance(refused, Refusal) and refused.reason == reason and refused.detail
