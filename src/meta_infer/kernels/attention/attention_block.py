@@ -217,14 +217,11 @@ def score_block(b: Builder, work: Work, problem: Problem, block: Block, spot: Sp
             b.store(work.scores, at + v * lanes, z)
             b.assign(found[v], binary("max", z, found[v]))
 
-    pace = b.let(block.k_strides.step * tile.rows // problem.size, "pace")
     with each_tile(b, tile, block.count) as (first, size):
-        after = b.let(block.k_at + (first + tile.rows) * block.k_strides.step, "after")
-
         def body(rows: int) -> None:
             keys = [b.let(block.k_at + (first + r) * block.k_strides.step, "key") for r in range(rows)]
             result = multiply(b, tile, rows, block.k, keys, block.k_strides.size, work.queries, queries, columns,
-                              const(problem.size), None, UNROLL, Ahead(block.k, after, pace))
+                              const(problem.size), None, UNROLL)
             at = b.let(first * columns, "at")
             for r, row in enumerate(result):
                 if problem.softcap <= 0:
