@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from meta_infer.kernels.int8.winograd_int8_plan import largest_sum, winograd_pro
 from meta_infer.kernels.int8.winograd_int8_transforms import INTEGER_TRANSFORMS
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.support.dtypes import FLOAT32
+from tests.backends.assembly import assembly
 from tests.emulators import need_emulator
 
 from .conv_cases import PROFILES
@@ -227,3 +229,16 @@ def test_code_size(isa: str) -> None:
         lowering = CONV_WINOGRAD_INT8.lower(case.group, variant, layouts_of(variant, case.group), profile)
         count = sum(1 for call in lowering.calls for _ in walk_stmts(call.func.body))
         assert count <= MOST_STATEMENTS, f"{variant.name} takes {count} statements"
+
+
+@pytest.mark.parametrize(("isa", "instruction"), [("x86-64-v3", r"vpmaddwd.*%ymm"), ("x86-64-v4", r"vpmaddwd.*%zmm"),
+                                                  ("aarch64", r"\bsmull2\b")])
+def test_instruction_mix(isa: str, instruction: str) -> None:
+    """The inner loops multiply with the target's own instruction, and hardly touch the stack."""
+    case, profile = int8_conv(np.random.default_rng(8), (1, 64, 28, 28), 64, (3, 3), pads=PADS), make_profile(isa)
+    variant = next(iter(CONV_WINOGRAD_INT8.variants(case.group, profile)))
+    lowering = CONV_WINOGRAD_INT8.lower(case.group, variant, layouts_of(variant, case.group), profile)
+    text = assembly([lowering.calls[-1].func], isa)
+    products = len(re.findall(instruction, text))
+    assert products >= 64
+    assert len(re.findall(r"%[yz]mm\d+.*\(%rsp\)|\(%rsp\).*%[yz]mm|\bq\d+, \[sp", text)) <= products // 16

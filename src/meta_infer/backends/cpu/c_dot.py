@@ -3,6 +3,7 @@
     x86-64                     two of int16         pmaddwd, then paddd
     x86-64 with SSSE3          four of uint8 x int8 pmaddubsw, pmaddwd, paddd, where sums of two fit in 16 bits
     x86-64 with VNNI           four of uint8 x int8 vpdpbusd, which does not saturate (vpdpbusds does)
+    aarch64                    two of int16         smull, smull2, addp, add
     aarch64 with asimddp       four of int8 x int8, or uint8 x uint8: sdot, udot
     aarch64 with i8mm          four of uint8 x int8 usdot
 """
@@ -61,6 +62,13 @@ def _in_16_bits(shape: DotShape, isa: Isa) -> str:
             + _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(p, ({halves}){{{ones}}})", isa))
 
 
+def _pairs_neon(shape: DotShape) -> str:
+    """Products of both halves, neighbours added: as one statement it takes two registers beside its operands."""
+    sums = short_name(INT32, shape.lanes)
+    return (f'{sums} p, q; asm("smull %1.4s, %3.4h, %4.4h\\n\\tsmull2 %2.4s, %3.8h, %4.8h\\n\\taddp %1.4s, %1.4s, %2.4s'
+            '\\n\\tadd %0.4s, %0.4s, %1.4s" : "+w"(c), "=&w"(p), "=&w"(q) : "w"(a), "w"(b)); return c;')
+
+
 def _instruction(shape: DotShape, isa: Isa) -> str:
     """The statement that does it all; '' where the target has no such instruction."""
     forms = (shape.a, shape.b, shape.terms)
@@ -74,6 +82,8 @@ def _instruction(shape: DotShape, isa: Isa) -> str:
             return 'asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c;'
         if shape.narrow and "avx2" in isa.features or shape.bits == 128 and "ssse3" in isa.features and shape.narrow:
             return _in_16_bits(shape, isa) if shape.bits < 512 else ""
+    if isa.architecture == "aarch64" and forms == (INT16, INT16, 2) and shape.bits == 128:
+        return _pairs_neon(shape)
     if isa.architecture == "aarch64" and shape.terms == 4 and shape.bits == 128:
         name = {(INT8, INT8): "sdot", (UINT8, UINT8): "udot", (UINT8, INT8): "usdot"}.get((shape.a, shape.b), "")
         feature = "i8mm" if name == "usdot" else "asimddp"
