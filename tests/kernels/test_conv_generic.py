@@ -38,6 +38,16 @@ def test_shapes_of_every_kind(shape: tuple[int, ...], out: int, kernel: tuple[in
     check(case, len(kernel))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_corners(dynamic: bool) -> None:
+    case = conv_case(np.random.default_rng(7), (2, 6, 7, 9), 12, (3, 3), pads=(1, 1, 1, 1), group=3, dynamic=dynamic)
+    assert check_case(case, CONV_GENERIC, rtol=1e-4, atol=1e-4, profile=PROFILES[dynamic], all_corners=True) >= 3
+    (variant,) = CONV_GENERIC.variants(case.group, PROFILES[0])
+    for values, reason in (({"channels": 3}, "alignment"), ({"lines": 10000}, "shape")):
+        refused = CONV_GENERIC.tune(case.group, variant, values, PROFILES[0])
+        assert isinstance(refused, Refusal) and refused.reason == reason and refused.detail
+
+
 def test_residual_and_vector_operands() -> None:
     rng = np.random.default_rng(2)
     steps = [Step("Add", {"r": random(rng, 2, 8, 5, 13)}), Step("Mul", {"s": random(rng, 13)}), Step("Relu")]

@@ -6,25 +6,25 @@
         epilogue
 
 Input columns of one tap are neighbours, so stride 1 works on vectors. The blocked kernels are several times faster;
-this one serves what they do not.
+this one serves what they do not. Knobs: `channels`, output channels at once, and `lines`, output rows of a chunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum, splat
-from meta_infer.ir.shapes import product, usual_upper
+from meta_infer.ir.shapes import Dim, product, usual_upper
 from meta_infer.kernels.conv.conv_shape import ConvShape, any_conv_of
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.matmul.gemm_tile import DTYPES, multiply_add
-from meta_infer.kernels.plane_chunks import plane_chunks
+from meta_infer.kernels.plane_chunks import cut_planes, plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, store_outputs
 
 # Measured on layers of many kinds, of one part in twenty for rows that are short or strided to one in seven.
@@ -38,9 +38,60 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     plain = {name: PLAIN for name in (*group.inputs, *group.outputs)}
     taps = conv.taps * conv.weight.shape[1]                           # per output; of a transposed one, per input
     work = taps * product((conv.x if group.anchor.op == "ConvTranspose" else conv.y).shape[1:])
+    channels = next(c for c in (4, 2, 1) if _out_group(conv) % c == 0)
+    _, lines = cut_planes(_planes(conv, channels), _out_spatial(conv)[0], _line_work(group, conv, channels, profile))
     yield Variant("conv_generic", "conv_generic", {n: plain[n] for n in group.inputs},
-                  {n: plain[n] for n in group.outputs}, flops=conv.flops,
+                  {n: plain[n] for n in group.outputs}, {"channels": channels, "lines": lines}, flops=conv.flops,
                   cost=2.0 * max(1, usual_upper(work)) / _SHARE_OF_PEAK)
+
+
+def _out_group(conv: ConvShape) -> int:
+    """Output channels of a group."""
+    return _channels(conv.y) // conv.group
+
+
+def _out_spatial(conv: ConvShape) -> Shape:
+    """With two dims or more."""
+    return (1,) * (2 - len(conv.kernel)) + conv.out_spatial
+
+
+def _planes(conv: ConvShape, channels: int) -> Dim:
+    return conv.y.shape[0] * (conv.group * (_out_group(conv) // channels))
+
+
+def _in_group(group: Group, conv: ConvShape) -> int:
+    """Input channels of a group."""
+    if group.anchor.op == "ConvTranspose":
+        return int(conv.weight.shape[0]) // conv.group                # type: ignore[arg-type]
+    return _channels(conv.weight)
+
+
+def _line_work(group: Group, conv: ConvShape, channels: int, profile: Profile) -> float:
+    """Vector operations of a row of outputs, so many channels of it."""
+    work = float(conv.taps * _in_group(group, conv) * channels * 8)
+    for dim in _out_spatial(conv)[1:]:
+        work *= dim if isinstance(dim, int) else 64
+    return work / profile.lanes(conv.x.dtype)
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    conv, lines = any_conv_of(group), int(variant.knobs["lines"])
+    assert conv is not None
+    height = max(1, usual_upper(_out_spatial(conv)[0]))
+    channels = tuple(c for c in (1, 2, 4) if _out_group(conv) % c == 0)
+    return (Knob("channels", channels),
+            Knob("lines", tuple(sorted({1, lines, max(1, lines // 2), max(lines, min(height, 2 * lines))}))))
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    full, conv = {**variant.knobs, **values}, any_conv_of(group)
+    assert conv is not None
+    channels, lines = int(full["channels"]), int(full["lines"])
+    if channels < 1 or _out_group(conv) % channels:
+        return Refusal(full, "alignment", f"{_out_group(conv)} output channels of a group, {channels} at once")
+    if not 0 < lines <= max(1, usual_upper(_out_spatial(conv)[0]), int(variant.knobs["lines"])):
+        return Refusal(full, "shape", f"{lines} of {_out_spatial(conv)[0]} rows")
+    return replace(variant, knobs=full)
 
 
 @dataclass(frozen=True)
@@ -185,19 +236,14 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     is_transposed = group.anchor.op == "ConvTranspose"
     b = Builder("conv_transpose" if is_transposed else "conv_generic")
     buffers = bind(b, group)
-    out_group = _channels(conv.y) // conv.group
-    at_once = next(c for c in (4, 2, 1) if out_group % c == 0)
+    out_group, at_once = _out_group(conv), int(variant.knobs["channels"])
     sums = b.scratch("sums", conv.x.dtype, b.dim(conv.out_spatial[-1]) * at_once)
     rows = _Rows(b, conv, buffers[conv.x.name], buffers[conv.weight.name], sums, at_once,
                  profile.lanes(conv.x.dtype), is_transposed)
-    in_group = int(conv.weight.shape[0]) // conv.group if is_transposed else _channels(conv.weight)  # type: ignore[arg-type]
-    out_spatial = (1,) * (2 - len(conv.kernel)) + conv.out_spatial
-    line_work = float(conv.taps * in_group * at_once * 8)
-    for dim in out_spatial[1:]:
-        line_work *= dim if isinstance(dim, int) else 64
+    in_group, out_spatial = _in_group(group, conv), _out_spatial(conv)
     tiles = out_group // at_once                                       # of one group
-    planes = conv.y.shape[0] * (conv.group * tiles)
-    with plane_chunks(b, planes, out_spatial[0], line_work / rows.lanes) as (plane, y0, y1):
+    with plane_chunks(b, _planes(conv, at_once), out_spatial[0], _line_work(group, conv, at_once, profile),
+                      rows=int(variant.knobs["lines"])) as (plane, y0, y1):
         n, rest = b.let(plane // (conv.group * tiles), "n"), b.let(plane % (conv.group * tiles), "rest")
         part, first = b.let(rest // tiles, "part"), b.let(rest % tiles * at_once, "first")
         channel = b.let(part * out_group + first, "channel")
@@ -211,4 +257,4 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-CONV_GENERIC = Kernel("conv_generic", ("Conv", "ConvTranspose"), _variants, _lower)
+CONV_GENERIC = Kernel("conv_generic", ("Conv", "ConvTranspose"), _variants, _lower, _knobs, _tune)
