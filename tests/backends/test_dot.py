@@ -58,6 +58,7 @@ def test_every_form_is_exact(isa: str) -> None:
 
 INSTRUCTIONS = (
     ("x86-64-v3", r"vpmaddwd", FORMS[0], 8), ("x86-64-v4", r"vpmaddwd.*zmm", FORMS[0], 16),
+    ("x86-64-v3-vnni", r"vpdpwssd.*ymm", FORMS[0], 8), ("x86-64-v4-vnni", r"vpdpwssd.*zmm", FORMS[0], 16),
     ("x86-64-v3-vnni", r"vpdpbusd.*ymm", FORMS[1], 8), ("x86-64-v4-vnni", r"vpdpbusd.*zmm", FORMS[1], 16),
     ("aarch64", r"smull2\s", FORMS[0], 4), ("aarch64-dot", r"sdot\s", FORMS[2], 4),
     ("aarch64-dot", r"udot\s", FORMS[3], 4), ("aarch64-i8mm", r"usdot\s", FORMS[1], 4),

@@ -2,7 +2,8 @@
 
     x86-64                     two of int16         pmaddwd, then paddd
     x86-64 with SSSE3          four of uint8 x int8 pmaddubsw, pmaddwd, paddd, where sums of two fit in 16 bits
-    x86-64 with VNNI           four of uint8 x int8 vpdpbusd, which does not saturate (vpdpbusds does)
+    x86-64 with VNNI           two of int16         vpdpwssd
+                               four of uint8 x int8 vpdpbusd, which does not saturate (vpdpbusds does)
     aarch64                    two of int16         smull, smull2, addp, add
     aarch64 with asimddp       four of int8 x int8, or uint8 x uint8: sdot, udot
     aarch64 with i8mm          four of uint8 x int8 usdot
@@ -72,14 +73,16 @@ def _pairs_neon(shape: DotShape) -> str:
 def _instruction(shape: DotShape, isa: Isa) -> str:
     """The statement that does it all; '' where the target has no such instruction."""
     forms = (shape.a, shape.b, shape.terms)
+    vnni = {(INT16, INT16, 2): "vpdpwssd", (UINT8, INT8, 4): "vpdpbusd"}.get(forms, "")
+    if isa.architecture == "x86_64" and vnni and shape.bits in (128, 256, 512):
+        if "avx512_vnni" in isa.features:
+            return f'asm("{vnni} %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c;'
+        if "avx_vnni" in isa.features and shape.bits < 512:
+            return f'asm("%{{vex%}} {vnni} %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c;'
     if isa.architecture == "x86_64" and forms == (INT16, INT16, 2) and shape.bits in (128, 256):
         fits = shape.bits == 128 or "avx2" in isa.features
         return _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd{shape.bits}(a, b)", isa) if fits else ""
     if isa.architecture == "x86_64" and forms == (UINT8, INT8, 4) and shape.bits in (128, 256, 512):
-        if "avx512_vnni" in isa.features:
-            return 'asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); return c;'
-        if "avx_vnni" in isa.features and shape.bits < 512:
-            return 'asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); return c;'
         if shape.narrow and "avx2" in isa.features or shape.bits == 128 and "ssse3" in isa.features and shape.narrow:
             return _in_16_bits(shape, isa) if shape.bits < 512 else ""
     if isa.architecture == "aarch64" and forms == (INT16, INT16, 2) and shape.bits == 128:
@@ -94,7 +97,9 @@ def _instruction(shape: DotShape, isa: Isa) -> str:
 
 def _wide_x86(shape: DotShape, isa: Isa) -> str:
     """pmaddwd of 512 bits, whose builtin only clang spells so."""
-    if shape.bits != 512 or (shape.a, shape.b, shape.terms) != (INT16, INT16, 2) or "avx512bw" not in isa.features:
+    if shape.bits != 512 or (shape.a, shape.b, shape.terms) != (INT16, INT16, 2):
+        return ""
+    if "avx512bw" not in isa.features or "avx512_vnni" in isa.features:
         return ""
     return _added(f"(i32x{shape.lanes})__builtin_ia32_pmaddwd512(a, b)", isa)
 
