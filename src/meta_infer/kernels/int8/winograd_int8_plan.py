@@ -18,7 +18,7 @@ from meta_infer.kernels.conv.conv_tile import split_evenly
 from meta_infer.kernels.conv.winograd_plan import WinogradConv
 from meta_infer.kernels.conv.winograd_transforms import TAPS
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
-from meta_infer.kernels.int8.dot_path import PAIRS
+from meta_infer.kernels.int8.dot_path import PAIRS, pairs_of
 from meta_infer.kernels.int8.dot_tile import most_columns, step_cost
 from meta_infer.kernels.int8.int8_operands import Int8Operands, int8_operands
 from meta_infer.kernels.int8.winograd_int8_transforms import INTEGER_TRANSFORMS, transform_weights
@@ -29,7 +29,8 @@ _ENOUGH_TILES, _MOST_TILES = 16, 64
 _CHUNKS_PER_CORE = 4
 
 # Cycles on an out-of-order core: a vector of either transform, per point; the beginning and end of a register tile;
-# a byte of weights from memory or from the last-level cache. And the share of step_cost's pace that a loop reaches.
+# a byte of weights from memory or from the last-level cache. And the share of step_cost's pace that a loop reaches
+# where pairs have the pace of PAIRS.
 _INPUT_CYCLES, _OUTPUT_CYCLES = 2.0, 3.5
 _TILE_CYCLES = 30.0
 _FAR_CYCLES, _NEAR_CYCLES = 0.14, 0.06
@@ -177,7 +178,7 @@ def expected_cost(plan: Int8Winograd, profile: Profile) -> float:
     images = max(1, bounds(cut.conv.y.shape[0])[0])
     tiles = usual_upper(product((images, *(ceildiv(d, cut.m) for d in cut.conv.out_spatial))))
     tile_blocks, groups = -(-tiles // cut.slots), -(-tiles // cut.columns)
-    step = sum(step_cost(v, cut.columns) for v in cut.sizes) / _LONG_LOOP
+    step = sum(step_cost(v, cut.columns) for v in cut.sizes) / _LONG_LOOP * PAIRS.pace / pairs_of(profile).pace
     products = cut.points * groups * (plan.pairs * cut.block * step + len(cut.sizes) * _TILE_CYCLES)
     weight_bytes = plan.weight_elements * INT16.bytes
     beyond = weight_bytes > l2_bytes(profile) // 2
