@@ -10,13 +10,14 @@ import pytest
 
 from meta_infer.ir.graph import Attr
 from meta_infer.ir.shapes import Symbol
-from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.kernel import Kernel, Refusal
 from meta_infer.kernels.recurrent.gru import GRU
 from meta_infer.kernels.recurrent.lstm import LSTM
 from meta_infer.kernels.recurrent.rnn import RNN
+from meta_infer.kernels.tuning import tunings
 from meta_infer.ops.recurrent_activations import Activation, activation_attrs
 
-from .harness import PROFILE, Case, layouts_of, make_group, make_profile, reference, run_group
+from .harness import PROFILE, Case, check_case, layouts_of, make_group, make_profile, reference, run_group
 
 NARROW = make_profile("x86-64-v2")
 KERNELS = {"RNN": (RNN, 1, 1, 1), "LSTM": (LSTM, 4, 3, 2), "GRU": (GRU, 3, 2, 1)}     # gates, functions, states
@@ -78,9 +79,23 @@ def check(case: Case, kernel: Kernel, seed: int, engines: Sequence[str] = ("c",)
 
 
 @pytest.mark.parametrize("op", KERNELS)
-def test_random_settings(op: str) -> None:
-    for seed in range(10):
+def test_random_settings(op: str, full: bool) -> None:
+    for seed in range(40 if full else 6):
         check(random_case(op, seed), KERNELS[op][0], seed)
+
+
+@pytest.mark.parametrize("op, seed", [("RNN", 41), ("LSTM", 42), ("GRU", 43), ("GRU", 44)])
+def test_all_corners(op: str, seed: int) -> None:
+    case = random_case(op, seed, (3, 3, 2, 37))
+    assert check_case(case, KERNELS[op][0], 1e-5, 3e-6, all_corners=True) >= 6
+
+
+@pytest.mark.parametrize("op", KERNELS)
+def test_infeasible_values_are_refused(op: str) -> None:
+    kernel, group = KERNELS[op][0], random_case(op, 45, (2, 2, 3, 8)).group
+    (variant,) = kernel.variants(group, PROFILE)
+    reasons = [tuned.reason for tuned in tunings(kernel, group, variant, PROFILE) if isinstance(tuned, Refusal)]
+    assert set(reasons) <= {"shape", "registers"} and "shape" in reasons
 
 
 @pytest.mark.parametrize("op", KERNELS)

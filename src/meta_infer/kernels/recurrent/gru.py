@@ -9,25 +9,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.group import Group, Layout, Variant
+from meta_infer.ir.group import Group
 from meta_infer.ir.loop import Buffer, Expr, const
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.matmul.gemm_tile import multiply
-from meta_infer.kernels.recurrent.recurrent import (
-    SEQUENCES,
-    Frame,
-    Moment,
-    Problem,
-    Row,
-    each_chunk,
-    problem_of,
-    recurrent_variants,
-)
+from meta_infer.kernels.kernel import KernelCall, Lowering
+from meta_infer.kernels.recurrent.recurrent import Frame, Moment, Row, Units, each_chunk
+from meta_infer.kernels.recurrent.recurrent_knobs import Choice, recurrent_kernel
+from meta_infer.kernels.recurrent.recurrent_problem import Problem, problem_of
 from meta_infer.kernels.recurrent.recurrent_weights import (
     GATES_OF_X,
     bias_by_units,
@@ -45,13 +36,7 @@ def _problem(group: Group) -> Problem | None:
     return problem_of(group, GATES, DEFAULT_ACTIVATIONS)
 
 
-def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
-    return recurrent_variants(group, "gru", _problem(group))
-
-
-def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    problem = _problem(group)
-    assert problem is not None, "no variant was offered for this group"
+def _lower(group: Group, problem: Problem, choice: Choice, profile: Profile) -> Lowering:
     lanes, before = profile.lanes(problem.dtype), bool(group.anchor.attrs.get("linear_before_reset", False))
     bias, of_bias = bias_by_units(group, problem, lanes, _ALL, (0, 1, -1) if before else _ALL, "bias")
     if before:
@@ -61,7 +46,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         first, of_first = recurrent_panels(group, problem, lanes, 0, 2, "recurrent")
         second, of_second = recurrent_panels(group, problem, lanes, 2, 1, "recurrent_new")
     return joined(of_bias, input_product(group, problem, lanes, bias, profile), of_first, of_second,
-                  Lowering((_recurrence(problem, lanes, before, first, second),)))
+                  Lowering((_recurrence(problem, lanes, choice, before, first, second),)))
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,6 @@ class _Cell:
     those of all gates and the recurrent bias of n."""
 
     frame: Frame
-    gates: Buffer
     first: Buffer
     second: Buffer
     y: Buffer | None
@@ -78,76 +62,72 @@ class _Cell:
     z: Buffer
     reset_h: Buffer
 
-    def products(self, panels: Buffer, vectors: int, left: Buffer, left_rows: Sequence[Expr], block: Expr,
-                 start: Sequence[Sequence[Expr]]) -> list[list[Expr]]:
-        """`start` plus rows of `left` times the panel of `block`."""
-        frame, hidden = self.frame, self.frame.problem.hidden
-        tile = frame.tile(vectors)
-        panel_at = frame.b.let((frame.side * frame.blocks + block) * (hidden * tile.columns), "panel_at")
-        return multiply(frame.b, tile, len(left_rows), left, left_rows, 1, panels, panel_at, tile.columns,
-                        const(hidden), start)
+    def finish(self, z: Expr, n: Expr, now: Moment, units: Units) -> None:
+        """Store the new state of some units."""
+        frame, b, old_at = self.frame, self.frame.b, now.old + units.at
+        value = b.let((const(1, z.type) - z) * n + z * b.load(self.h, old_at, units.lanes), "hidden")
+        b.store(self.h, now.new + units.at, frame.lasting(units, value, self.h, old_at))
+        frame.put(self.y, units, value)
 
-    def finish(self, z: Expr, n: Expr, now: Moment, row: Row, unit: Expr) -> None:
-        """Store the new state of one sequence's units."""
-        frame, b, old_at = self.frame, self.frame.b, now.old + row.at + unit
-        value = b.let((const(1, z.type) - z) * n + z * b.load(self.h, old_at, frame.lanes), "hidden")
-        b.store(self.h, now.new + row.at + unit, frame.lasting(row, value, self.h, old_at))
-        frame.put(self.y, row, unit, value)
-
-    def one_pass(self, now: Moment, rows: list[Row], block: Expr) -> None:
-        """linear_before_reset: all gates of `lanes` units from the old state."""
+    def one_pass(self, now: Moment) -> None:
+        """linear_before_reset: all gates from the old state. The input's part of n is kept apart from the state's."""
         frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
-        inner = b.let(b.load(self.second, (frame.side * frame.blocks + block) * lanes, lanes), "inner")
-        start = [[frame.gates(self.gates, row, 0), frame.gates(self.gates, row, 1), inner] for row in rows]
-        sums = self.products(self.first, GATES, self.h, [now.old + row.at for row in rows], block, start)
-        unit = b.let(block * lanes, "unit")
-        for row, (of_z, of_r, of_n) in zip(rows, sums, strict=True):
-            n = b.let(frame.apply(1, frame.gates(self.gates, row, 2) + frame.apply(0, of_r) * of_n), "n")
-            self.finish(b.let(frame.apply(0, of_z), "z"), n, now, row, unit)
 
-    def reset(self, now: Moment, rows: list[Row], block: Expr) -> None:
-        """First of two passes: z, and the old state times r, of `lanes` units."""
-        frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
-        start = [[frame.gates(self.gates, row, 0), frame.gates(self.gates, row, 1)] for row in rows]
-        unit, before = b.let(block * lanes, "unit"), [now.old + row.at for row in rows]
-        for row, old, (of_z, of_r) in zip(rows, before, self.products(self.first, 2, self.h, before, block, start),
-                                          strict=True):
-            at = b.let(row.at + unit, "at")
-            b.store(self.z, at, frame.apply(0, of_z))
-            b.store(self.reset_h, at, frame.apply(0, of_r) * b.load(self.h, old + unit, lanes))
+        def start(row: Row, block: Expr) -> list[Expr]:
+            of_state = b.load(self.second, (frame.side * frame.blocks + block) * lanes, lanes)
+            return [frame.gate(row, 0), frame.gate(row, 1), of_state, frame.gate(row, 2)]
 
-    def update(self, now: Moment, rows: list[Row], block: Expr) -> None:
-        """Second of two passes: the new state of `lanes` units, once r of all units is known."""
-        frame, b, lanes = self.frame, self.frame.b, self.frame.lanes
-        start = [[frame.gates(self.gates, row, 2)] for row in rows]
-        unit = b.let(block * lanes, "unit")
-        sums = self.products(self.second, 1, self.reset_h, [row.at for row in rows], block, start)
-        for row, (of_n,) in zip(rows, sums, strict=True):
-            z = b.let(b.load(self.z, row.at + unit, lanes), "z")
-            self.finish(z, b.let(frame.apply(1, of_n), "n"), now, row, unit)
+        def update(units: Units) -> None:
+            z, r = (frame.apply(0, frame.total(units, slot)) for slot in (0, 1))
+            n = b.let(frame.apply(1, frame.total(units, 3) + r * frame.total(units, 2)), "n")
+            self.finish(b.let(z, "z"), n, now, units)
+
+        frame.sum_up(now, self.first, GATES, self.h, lambda row: now.old + row.at, start)
+        frame.each_units(now, update)
+
+    def two_passes(self, now: Moment) -> None:
+        """z, and the old state times r, of all units; then the new state, which needs all of these."""
+        frame, b = self.frame, self.frame.b
+
+        def reset(units: Units) -> None:
+            b.store(self.z, units.at, frame.apply(0, frame.total(units, 0)))
+            old = b.load(self.h, now.old + units.at, units.lanes)
+            b.store(self.reset_h, units.at, frame.apply(0, frame.total(units, 1)) * old)
+
+        def update(units: Units) -> None:
+            z = b.let(b.load(self.z, units.at, units.lanes), "z")
+            self.finish(z, b.let(frame.apply(1, frame.total(units, 0)), "n"), now, units)
+
+        frame.sum_up(now, self.first, 2, self.h, lambda row: now.old + row.at,
+                     lambda row, block: [frame.gate(row, 0), frame.gate(row, 1)])
+        frame.each_units(now, reset)
+        frame.sum_up(now, self.second, 1, self.reset_h, lambda row: row.at, lambda row, block: [frame.gate(row, 2)])
+        frame.each_units(now, update)
 
 
-def _recurrence(problem: Problem, lanes: int, before: bool, first: str, second: str) -> KernelCall:
+def _recurrence(problem: Problem, lanes: int, choice: Choice, before: bool, first: str, second: str) -> KernelCall:
     """One function for all directions."""
     b, dtype = Builder("gru"), problem.dtype
-    width = problem.blocks(lanes) * lanes
+    state = choice.sequences * problem.blocks(lanes) * lanes
     gates, panels, more = b.input("gates", dtype), b.input("recurrent", dtype), b.input(second.split(":")[1], dtype)
     lengths = b.input("lengths", INT32) if problem.lengths else None
     h0 = b.input("h0", dtype) if problem.h0 else None
     y, y_h = (b.output(stem, dtype) if name else None for stem, name in (("y", problem.y), ("y_h", problem.y_h)))
-    kept = 1 if before else SEQUENCES * width
-    h, z, reset_h = (b.scratch(*named) for named in (("h", dtype, 2 * SEQUENCES * width), ("z", dtype, kept),
+    kept = 1 if before else state
+    h, z, reset_h = (b.scratch(*named) for named in (("h", dtype, 2 * state), ("z", dtype, kept),
                                                      ("reset_h", dtype, kept)))
-    with each_chunk(b, problem, lanes, lengths) as frame:
-        cell = _Cell(frame, gates, panels, more, y, h, z, reset_h)
+    with each_chunk(b, problem, lanes, choice, gates, lengths, GATES + 1 if before else 2) as frame:
+        cell = _Cell(frame, panels, more, y, h, z, reset_h)
         frame.begin_state(h0, h)
         with frame.each_step() as now:
-            for part in (cell.one_pass,) if before else (cell.reset, cell.update):
-                frame.each_tile(now, lambda rows, block, part=part: part(now, rows, block))  # type: ignore[misc]
-        frame.end_state(y_h, h, b.let(frame.steps % 2 * (SEQUENCES * width), "last"))
+            if before:
+                cell.one_pass(now)
+            else:
+                cell.two_passes(now)
+        frame.end_state(y_h, h, frame.last)
     func, dims = b.finish()
     args = (GATES_OF_X, first, second, problem.lengths, problem.h0, problem.y, problem.y_h)
     return KernelCall(func, tuple(name for name in args if name), dims)
 
 
-GRU = Kernel("gru", ("GRU",), _variants, _lower)
+GRU = recurrent_kernel("gru", "GRU", _problem, _lower)

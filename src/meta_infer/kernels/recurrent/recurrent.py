@@ -1,90 +1,30 @@
-"""What the kernels of RNN, LSTM and GRU share: the problem they read off a node, and the loops of the recurrence.
+"""The loops of the recurrence, which the kernels of RNN, LSTM and GRU share.
 
-A chunk of the recurrence is one direction of up to `SEQUENCES` sequences; the weights of a direction stream from cache
-once per step for all of them. Hidden units go by blocks of `lanes`; the gates of a block lie together, in ONNX's
-order, so that one pass over a panel of the recurrent weights yields everything that its new state needs.
+A chunk of the recurrence is one direction of a few sequences; the weights of a direction stream from cache once per
+step for all of them. Hidden units go by blocks of `lanes`; the gates of a block lie together, in ONNX's order, so that
+one pass over a panel of the recurrent weights yields everything that its new state needs.
+
+    for step:  for block, tile of sequences:  sums = gates[t] + h R            nothing but multiply-adds, which stream R
+               for sequence:  for several blocks abreast:  h' = f(sums)         chains of functions, side by side
+
+Apart, neither waits for the other: a chain of functions behind every block would leave the stream idle for as long.
 
 The chunk's states lie in its own memory, [2][sequences][width] for h (two states in turn), width being the hidden size
-rounded up to whole blocks.
+rounded up to whole blocks; the sums are [sequences][gates][width].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.group import PLAIN, Group, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, minimum, select, splat
-from meta_infer.ir.shapes import Dim
-from meta_infer.kernels.matmul.gemm_tile import Tile, by_rows, each_tile
-from meta_infer.ops.recurrent import directions_of
-from meta_infer.ops.recurrent_activations import Activation, read_activations
-from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT32, INT64, DType
-
-# Sequences of a chunk, which share what streams from cache.
-SEQUENCES = 6
-# Sequences of a register tile: two times four accumulators leave registers for the panel, three do not.
-ROWS = 2
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Sizes, functions and the names of the group's values, '' where absent. `reverse` is the first direction's."""
-
-    gates: int
-    steps: Dim
-    batch: Dim
-    features: Dim
-    hidden: int
-    directions: int
-    reverse: bool
-    functions: tuple[tuple[Activation, ...], ...]         # by direction
-    clip: float | None
-    x: str
-    w: str
-    r: str
-    bias: str
-    lengths: str
-    h0: str
-    c0: str
-    peepholes: str
-    y: str
-    y_h: str
-    y_c: str
-    dtype: DType
-
-    def blocks(self, lanes: int) -> int:
-        return -(-self.hidden // lanes)
-
-
-def problem_of(group: Group, gates: int, default: tuple[str, ...]) -> Problem | None:
-    """None when something is asked for that these loops do not do. `default` are one direction's activations."""
-    anchor = group.anchor
-    x_name, w, r, bias, lengths, h0, c0, peepholes = [*anchor.inputs, *("",) * (8 - len(anchor.inputs))]
-    y, y_h, y_c = [name if name in group.outputs else "" for name in (*anchor.outputs, "", "")][:3]
-    x, hidden = group.values[x_name], anchor.attrs["hidden_size"]
-    assert isinstance(hidden, int), "hidden_size"
-    if group.epilogue or group.prologue or x.dtype not in (FLOAT32, FLOAT64):
-        return None
-    directions, clip = directions_of(anchor.attrs), anchor.attrs.get("clip")
-    return Problem(gates, x.shape[0], x.shape[1], x.shape[2], hidden, directions,
-                   anchor.attrs.get("direction", "forward") == "reverse",
-                   read_activations(anchor.attrs, default, directions),
-                   float(clip) if isinstance(clip, (int, float)) else None, x_name, w, r, bias, lengths, h0, c0,
-                   peepholes, y, y_h, y_c, x.dtype)
-
-
-def recurrent_variants(group: Group, kernel: str, problem: Problem | None) -> Iterable[Variant]:
-    """The one variant; constant weights are packed at build, others by a launch of their own."""
-    if problem is None:
-        return
-    weights = problem.directions * problem.gates * problem.hidden * (problem.features + problem.hidden)
-    packed = sum(group.constants[n].nbytes for n in (problem.w, problem.r) if n in group.constants)
-    yield Variant(kernel, "panels", {n: PLAIN for n in group.inputs if n not in group.constants},
-                  {n: PLAIN for n in group.outputs}, packed_bytes=packed,
-                  flops=weights * problem.steps * problem.batch * 2)
+from meta_infer.kernels.matmul.gemm_tile import Ahead, Tile, by_rows, each_tile, multiply
+from meta_infer.kernels.recurrent.recurrent_knobs import Choice
+from meta_infer.kernels.recurrent.recurrent_problem import Problem
+from meta_infer.support.dtypes import INT32, INT64
 
 
 @dataclass(frozen=True)
@@ -99,26 +39,44 @@ class Moment:
 
 @dataclass(frozen=True)
 class Row:
-    """One sequence of a register tile, in one step.
-
-    `line` counts blocks of gates, `place` rows of Y; `at` is its first element in the chunk's states. `inside` is
-    true in all lanes while the sequence lasts, None when it lasts for all steps.
-    """
+    """One sequence of a register tile, in one step: `line` counts blocks of gates, `at` is where its states begin."""
 
     line: Expr
-    place: Expr
     at: Expr
+
+
+@dataclass(frozen=True)
+class Units:
+    """`lanes` neighbouring hidden units of one sequence, from `unit`, of which `count` are inside (None: all).
+
+    `at` is their place in the chunk's states and `sums` in its sums; `place` counts rows of Y. `inside` is true in all
+    lanes while the sequence lasts, None when it lasts for all steps.
+    """
+
+    lanes: int
+    unit: Expr
+    count: Expr | None
+    at: Expr
+    sums: Expr
+    place: Expr
     inside: Expr | None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A chunk: direction `side`, `size` sequences from `first`; `row0` is their first row in [directions, batch]."""
+    """A chunk: direction `side`, `size` sequences from `first`; `row0` is their first row in [directions, batch].
+
+    `gates` is the input's part of all steps; `sums` has `slots` sums for each unit.
+    """
 
     b: Builder
     problem: Problem
     lanes: int
+    choice: Choice
     lengths: Buffer | None
+    of_input: Buffer
+    sums: Buffer
+    slots: int
     side: Expr
     first: Expr
     size: Expr
@@ -134,15 +92,17 @@ class Frame:
     def width(self) -> int:
         return self.blocks * self.lanes
 
-    def tile(self, vectors: int) -> Tile:
-        return Tile(self.problem.dtype, self.lanes, vectors, ROWS)
+    @property
+    def state(self) -> int:
+        """Elements of one state of all sequences."""
+        return self.choice.sequences * self.width
 
     @contextmanager
     def each_step(self) -> Iterator[Moment]:
         b = self.b
         with b.loop(0, self.steps, 1, "step") as step:
             t = b.let(step + self.backward * (self.steps - 1 - step * 2), "t")
-            old, new = (b.let(parity % 2 * (SEQUENCES * self.width), "state") for parity in (step, step + 1))
+            old, new = (b.let(parity % 2 * self.state, "state") for parity in (step, step + 1))
             yield Moment(step, t, old, new)
 
     @property
@@ -150,43 +110,73 @@ class Frame:
         """1 in the reverse direction, else 0."""
         return const(1) if self.problem.reverse else self.side
 
-    def each_tile(self, now: Moment, body: Callable[[list[Row], Expr], None]) -> None:
-        """`body(rows, block)` for all blocks of hidden units and all tiles of the chunk's sequences."""
+    def time(self, now: Moment, sequence: Expr) -> tuple[Expr, Expr | None]:
+        """Where a sequence is in this step, and its length where it has one of its own."""
         b = self.b
-        with b.loop(0, self.blocks, 1, "block") as block, each_tile(b, self.tile(1), self.size) as (row, some):
-            sequence = b.let(self.first + row, "sequence")
-            by_rows(b, self.tile(1), some, lambda rows: body(self._rows(now, rows, row, sequence, block), block))
-
-    def _rows(self, now: Moment, rows: int, row: Expr, sequence: Expr, block: Expr) -> list[Row]:
-        b, per_line = self.b, self.problem.directions * self.blocks
-        at = [b.let((row + r) * self.width, "row_at") for r in range(rows)]
-
-        def line_and_place(t: Expr, r: int) -> tuple[Expr, Expr]:
-            line = b.let((t * self.batch + sequence + r) * per_line + self.side * self.blocks + block, "line")
-            return line, b.let((t * self.problem.directions + self.side) * self.batch + sequence + r, "place")
-
         if self.lengths is None:
-            line, place = line_and_place(now.t, 0)
-            return [Row(line + r * per_line, place + r, at[r], None) for r in range(rows)]
-        found = []
-        for r in range(rows):
-            length = b.let(b.load(self.lengths, sequence + r), "length")
-            last = b.let(minimum(self.steps, cast(length, INT64)) - 1, "last")
-            mirrored = select(now.step.le(last), last - now.step, now.step)
-            t = b.let(now.step + self.backward * (mirrored - now.step), "t")
-            inside = splat(cast(now.step, INT32), self.lanes).lt(splat(length, self.lanes))
-            found.append(Row(*line_and_place(t, r), at[r], inside))
-        return found
+            return now.t, None
+        length = b.let(b.load(self.lengths, sequence), "length")
+        last = b.let(minimum(self.steps, cast(length, INT64)) - 1, "last")
+        mirrored = select(now.step.le(last), last - now.step, now.step)
+        return b.let(now.step + self.backward * (mirrored - now.step), "t"), length
 
-    def gates(self, gates: Buffer, row: Row, gate: int) -> Expr:
-        """The input's part of one gate."""
-        return self.b.load(gates, (row.line * self.problem.gates + gate) * self.lanes, self.lanes)
+    def sum_up(self, now: Moment, panels: Buffer, vectors: int, left: Buffer, left_at: Callable[[Row], Expr],
+               start: Callable[[Row, Expr], list[Expr]]) -> None:
+        """For all sequences and units the first `vectors` sums: `start` plus `left` times the panel of their block.
 
-    def count(self, unit: Expr) -> Expr | None:
-        """How many units of the block that begins at `unit` there are; None when always all."""
-        if self.problem.hidden % self.lanes == 0:
-            return None
-        return self.b.let(minimum(const(self.problem.hidden) - unit, self.lanes), "count")
+        What `start` gives beyond `vectors` is kept as it is.
+        """
+        b, hidden, choice = self.b, self.problem.hidden, self.choice
+        tile = Tile(self.problem.dtype, self.lanes, vectors, choice.rows)
+        per_line = self.problem.directions * self.blocks
+
+        def body(block: Expr, first_row: Expr, rows: int) -> None:
+            panel_at = b.let((self.side * self.blocks + block) * (hidden * tile.columns), "panel_at")
+            found = []
+            for r in range(rows):
+                sequence = b.let(self.first + first_row + r, "sequence")
+                t, _ = self.time(now, sequence)
+                line = b.let((t * self.batch + sequence) * per_line + self.side * self.blocks + block, "line")
+                found.append(Row(line, b.let((first_row + r) * self.width, "row_at")))
+            begin = [start(row, block) for row in found]
+            ahead = Ahead(panels, panel_at + choice.ahead * tile.columns, tile.columns) if choice.ahead else None
+            sums = multiply(b, replace(tile, rows=rows), rows, left, [left_at(row) for row in found], 1, panels,
+                            panel_at, tile.columns, const(hidden), [some[:vectors] for some in begin], choice.unroll,
+                            ahead)
+            for row, made, given in zip(found, sums, begin, strict=True):
+                for slot, value in enumerate([*made, *given[vectors:]]):
+                    b.store(self.sums, row.at * self.slots + (slot * self.width + block * self.lanes), value)
+
+        with b.loop(0, self.blocks, 1, "block") as block, each_tile(b, tile, self.size) as (row, some):
+            by_rows(b, tile, some, lambda rows: body(block, row, rows))
+
+    def each_units(self, now: Moment, body: Callable[[Units], None]) -> None:
+        """`body` for all units of all sequences: blocks wholly inside several abreast, the others one by one."""
+        b, problem, wide = self.b, self.problem, self.lanes * self.choice.abreast
+        with b.loop(0, self.size, 1, "row") as row:
+            sequence = b.let(self.first + row, "sequence")
+            t, length = self.time(now, sequence)
+            place = b.let((t * problem.directions + self.side) * self.batch + sequence, "place")
+            row_at = b.let(row * self.width, "row_at")
+            whole = problem.hidden // wide * wide
+            for lanes, begin, end in ((wide, 0, whole), (self.lanes, whole, self.width)):
+                if begin < end:
+                    with b.loop(begin, end, lanes, "unit") as unit:
+                        inside = None if length is None else splat(cast(now.step, INT32), lanes).lt(
+                            splat(length, lanes))
+                        count = None
+                        if end > problem.hidden:
+                            count = b.let(minimum(const(problem.hidden) - unit, lanes), "count")
+                        body(Units(lanes, unit, count, b.let(row_at + unit, "at"),
+                                   b.let(row_at * self.slots + unit, "sums_at"), place, inside))
+
+    def total(self, units: Units, slot: int) -> Expr:
+        """A sum of these units."""
+        return self.b.load(self.sums, units.sums + slot * self.width, units.lanes)
+
+    def gate(self, row: Row, gate: int) -> Expr:
+        """The input's part of one gate of a block."""
+        return self.b.load(self.of_input, (row.line * self.problem.gates + gate) * self.lanes, self.lanes)
 
     def apply(self, which: int, x: Expr, clip: bool = True) -> Expr:
         """Activation function number `which` of this direction."""
@@ -199,25 +189,30 @@ class Frame:
         x = self.b.let(x, "gate")
         return select(self.side.eq(0), here.expr(x), other[0].expr(x))
 
-    def lasting(self, row: Row, new: Expr, state: Buffer, old_at: Expr) -> Expr:
+    def lasting(self, units: Units, new: Expr, state: Buffer, old_at: Expr) -> Expr:
         """The new state while the sequence lasts, behind its end the old one."""
-        if row.inside is None:
+        if units.inside is None:
             return new
-        return self.b.let(select(row.inside, new, self.b.load(state, old_at, self.lanes)), "lasting")
+        return self.b.let(select(units.inside, new, self.b.load(state, old_at, units.lanes)), "lasting")
 
-    def put(self, y: Buffer | None, row: Row, unit: Expr, value: Expr) -> None:
-        """Write `lanes` units of Y: zeros behind the end of the sequence."""
+    def put(self, y: Buffer | None, units: Units, value: Expr) -> None:
+        """Write units of Y: zeros behind the end of the sequence."""
         if y is None:
             return
-        if row.inside is not None:
-            value = select(row.inside, value, const(0, value.type))
-        self.b.store(y, row.place * self.problem.hidden + unit, value, self.count(unit))
+        if units.inside is not None:
+            value = select(units.inside, value, const(0, value.type))
+        self.b.store(y, units.place * self.problem.hidden + units.unit, value, units.count)
 
     def begin_state(self, outside: Buffer | None, inside: Buffer) -> None:
         """Copy the chunk's part of an initial state [directions, batch, hidden], zeros where absent, to its memory."""
         for at, place, count in self._units():
             zero = const(0, Type(self.problem.dtype, self.lanes))
             self.b.store(inside, at, zero if outside is None else self.b.load(outside, place, self.lanes, count))
+
+    @property
+    def last(self) -> Expr:
+        """Where the state after the last step begins."""
+        return self.b.let(self.steps % 2 * self.state, "last")
 
     def end_state(self, outside: Buffer | None, inside: Buffer, last: Expr) -> None:
         """Copy the chunk's state, from element `last`, to an output [directions, batch, hidden]."""
@@ -241,14 +236,16 @@ class Frame:
 
 
 @contextmanager
-def each_chunk(b: Builder, problem: Problem, lanes: int, lengths: Buffer | None) -> Iterator[Frame]:
-    """The chunks of a recurrence."""
-    steps, batch = b.dim(problem.steps), b.dim(problem.batch)
-    row_blocks = (batch + (SEQUENCES - 1)) // SEQUENCES
+def each_chunk(b: Builder, problem: Problem, lanes: int, choice: Choice, of_input: Buffer, lengths: Buffer | None,
+               slots: int) -> Iterator[Frame]:
+    """The chunks of a recurrence with `slots` sums for each hidden unit."""
+    steps, batch, most = b.dim(problem.steps), b.dim(problem.batch), choice.sequences
+    sums = b.scratch("sums", problem.dtype, most * slots * problem.blocks(lanes) * lanes)
+    row_blocks = (batch + (most - 1)) // most
     with b.chunks(row_blocks * problem.directions) as chunk:
         side, part = b.let(chunk % problem.directions, "side"), b.let(chunk // problem.directions, "part")
         parts = b.let(row_blocks, "parts")
         first = b.let(part * batch // parts, "first")
         size = b.let((part + 1) * batch // parts - first, "size")
         row0 = b.let(side * batch + first, "row0")
-        yield Frame(b, problem, lanes, lengths, side, first, size, row0, steps, batch)
+        yield Frame(b, problem, lanes, choice, lengths, of_input, sums, slots, side, first, size, row0, steps, batch)

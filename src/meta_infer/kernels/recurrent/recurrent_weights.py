@@ -21,7 +21,7 @@ from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
 from meta_infer.kernels.matmul.gemm import GEMM
 from meta_infer.kernels.matmul.gemm_tile import pack_panels
 from meta_infer.kernels.matmul.matmul_batched import MATMUL_BATCHED
-from meta_infer.kernels.recurrent.recurrent import Problem
+from meta_infer.kernels.recurrent.recurrent_problem import Problem
 
 GATES_OF_X = "temp:gates"
 
