@@ -54,6 +54,11 @@ class Profile:
         """Elements of `dtype` in one vector register; 1 where there are no vectors."""
         return max(1, self.simd_bits // dtype.bits)
 
+    @property
+    def vector_registers(self) -> int:
+        """Vector registers of the instruction set; 16 where the profile names none."""
+        return isa.isa_named(self.isa).simd_registers if self.isa else 16
+
     def supports_op(self, name: str) -> bool:
         """Whether the device runs operator `name` at all (a profile word such as 'conv2d')."""
         return self.supported_ops is None or name in self.supported_ops

@@ -31,7 +31,7 @@ from meta_infer.kernels.attention.attention_problem import Problem, problem_of, 
 from meta_infer.kernels.collapse import keeps_shape
 from meta_infer.kernels.fold import each_vector
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
-from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers, registers_of
+from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers
 from meta_infer.kernels.point import Point, apply_nodes, bind, store_outputs
 from meta_infer.ops.dot_product_attention import ORDERS
 
@@ -52,7 +52,7 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if problem is None or not keeps_shape(group) or group.prologue:
         return
     lanes = profile.lanes(problem.dtype)
-    widest = 4 if registers_of(profile) >= 32 else 2
+    widest = 4 if profile.vector_registers >= 32 else 2
     vectors = min(max(PANEL // lanes, 2), widest, _rounded(problem.q.steps, lanes) // lanes)
     panels = max(1, min(CHUNK_QUERIES, _rounded(problem.q.steps, lanes * vectors)) // (lanes * vectors))
     panels, keys = 1 << (panels.bit_length() - 1), min(_smallest_block(problem), KEYS)
@@ -107,7 +107,7 @@ def _tuned(problem: Problem, variant: Variant, profile: Profile) -> Variant | Re
     """The variant with its resources filled in, or why its knobs cannot be."""
     tile, panels, keys = _shape_of(problem, variant, profile)
     if not fits_registers(tile, profile):
-        return Refusal(variant.knobs, "registers", f"{tile} accumulators of {registers_of(profile)} registers")
+        return Refusal(variant.knobs, "registers", f"{tile} accumulators of {profile.vector_registers} registers")
     if panels > 1 and (panels // 2) * tile.columns >= _rounded(problem.q.steps, tile.columns):
         return Refusal(variant.knobs, "shape", f"{panels} panels are more than {problem.q.steps} queries fill")
     if keys > _smallest_block(problem):

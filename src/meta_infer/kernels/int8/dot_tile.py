@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Var, cast, dot
@@ -20,7 +19,7 @@ MOST_COLUMNS = 14
 
 def most_columns(vectors: int, path: DotPath, profile: Profile) -> int:
     """The widest tile that stays in registers; 0 when there is none."""
-    registers = isa_named(profile.isa).simd_registers if profile.isa else 16
+    registers = profile.vector_registers
     # An activation, products before they are added, ones to add them with.
     passing = 4 if path.terms == 2 or path.narrow else 1
     return max(0, min(MOST_COLUMNS, (registers - vectors - passing) // vectors))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Dim, usual_upper
 from meta_infer.kernels.kernel import Knob, KnobValue, Reason, Refusal
-from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers, registers_of, tile_for
+from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers, tile_for
 from meta_infer.support.dtypes import DType
 
 TILES = ("4x3", "4x2", "8x3", "12x2", "6x4", "4x1", "6x1", "6x2")
@@ -103,7 +103,7 @@ def refuse(choice: Choice, size: Size, profile: Profile) -> Refusal | None:
         return Refusal(choice.values(size), reason, detail)
 
     if not fits_registers(tile, profile):
-        return because("registers", f"a tile of {tile} needs more than {registers_of(profile)} vector registers")
+        return because("registers", f"a tile of {tile} needs more than {profile.vector_registers} vector registers")
     if (tile.vectors - 1) * tile.lanes >= size.width:
         return because("shape", f"{tile.vectors} vectors are more than {size.width} columns")
     smaller = max((rows for rows in BLOCK_ROWS if rows < choice.block_rows), default=0)

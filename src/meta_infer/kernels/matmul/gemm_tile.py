@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, mad, maximum, minimum, splat
@@ -67,18 +66,13 @@ class Tile:
         return f"{self.rows}x{self.vectors}"
 
 
-def registers_of(profile: Profile) -> int:
-    """Vector registers of the profile's instruction set."""
-    return isa_named(profile.isa).simd_registers if profile.isa else _REGISTERS
-
-
 def fits_registers(tile: Tile, profile: Profile) -> bool:
     """Whether accumulators, a panel's vectors, a broadcast and, where multiply and add are two, a product fit.
 
     A panel's vector that only one row uses is an operand in memory.
     """
     fused = profile.has_fma and tile.dtype.is_float
-    return tile.vectors * (tile.rows + (tile.rows > 1)) + (1 if fused else 2) <= registers_of(profile)
+    return tile.vectors * (tile.rows + (tile.rows > 1)) + (1 if fused else 2) <= profile.vector_registers
 
 
 def tile_for(profile: Profile, dtype: DType, columns: Dim) -> Tile:
@@ -91,7 +85,7 @@ def tile_for(profile: Profile, dtype: DType, columns: Dim) -> Tile:
         return Tile(dtype, lanes, 2)
     if columns <= lanes:
         return Tile(dtype, lanes, 1)
-    wide, two = Tile(dtype, lanes, 3, 8 if registers_of(profile) >= 32 else 4), Tile(dtype, lanes, 2)
+    wide, two = Tile(dtype, lanes, 3, 8 if profile.vector_registers >= 32 else 4), Tile(dtype, lanes, 2)
     wasted = wide.panels(columns) * wide.columns - two.panels(columns) * two.columns
     return wide if fits_registers(wide, profile) and wasted <= columns // 64 else two
 

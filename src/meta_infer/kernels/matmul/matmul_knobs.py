@@ -9,7 +9,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Dim, usual_upper
 from meta_infer.kernels.kernel import Knob, KnobValue, Reason, Refusal
 from meta_infer.kernels.matmul.gemm_knobs import ABREAST, FETCH, MOST_STATEMENTS, TILES, UNROLL, statements_of
-from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers, registers_of, tile_for
+from meta_infer.kernels.matmul.gemm_tile import Tile, fits_registers, tile_for
 from meta_infer.kernels.matmul.matmul_dots import dots_tile
 from meta_infer.support.dtypes import DType
 
@@ -138,7 +138,7 @@ def refuse(choice: Choice, size: Size, profile: Profile) -> Refusal | None:
     if choice.by_dots(size) and tile != dots_tile(profile, size.dtype):
         return because("shape", "dot products have a tile of their own")
     if not fits_registers(tile, profile):
-        return because("registers", f"a tile of {tile} needs more than {registers_of(profile)} vector registers")
+        return because("registers", f"a tile of {tile} needs more than {profile.vector_registers} vector registers")
     if isinstance(size.width, int) and 0 < size.width <= (tile.vectors - 1) * tile.lanes and not choice.by_dots(size):
         return because("shape", f"{tile.vectors} vectors are more than {size.width} columns")
     smaller = max((rows for rows in BLOCK_ROWS if rows < choice.block_rows), default=0)
