@@ -7,7 +7,7 @@ import pytest
 
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.image.resize import RESIZE
-from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.kernel import Kernel, Refusal
 from meta_infer.kernels.movement.concat import CONCAT
 from meta_infer.kernels.movement.expand import EXPAND
 from meta_infer.kernels.movement.gather import GATHER
@@ -15,7 +15,7 @@ from meta_infer.kernels.movement.pad import PAD
 from meta_infer.kernels.movement.slice import SLICE
 from meta_infer.kernels.movement.transpose import TRANSPOSE, collapse
 
-from .harness import PROFILE, Case, layouts_of, make_group, make_profile, reference, run_group
+from .harness import PROFILE, Case, check_case, layouts_of, make_group, make_profile, reference, run_group
 
 DTYPES = [np.float32, np.int64, np.bool_, np.float64]
 A, B = Symbol("a", 0, 40), Symbol("b", 1, 40)
@@ -46,6 +46,25 @@ def test_transpose(seed: int) -> None:
     shape = tuple(int(rng.choice([1, 2, 3, 5, 17, 33])) for _ in range(rank))
     perm = tuple(int(p) for p in rng.permutation(rank))
     check(make_group("Transpose", {"x": array(rng, shape, DTYPES[seed % 4])}, {"perm": perm}), TRANSPOSE)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.uint16])
+def test_transposed_squares_at_all_corners(dtype: type) -> None:
+    """Sizes below, at and beyond squares and tiles."""
+    rng = np.random.default_rng(1)
+    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((130, 3, 8), (2, 1, 0))):
+        case = make_group("Transpose", {"x": array(rng, shape, dtype)}, {"perm": perm})
+        assert check_case(case, TRANSPOSE, rtol=0, atol=0, all_corners=True) == 7
+
+
+def test_squares_that_no_register_holds_are_refused() -> None:
+    group = make_group("Transpose", {"x": np.zeros((20, 20), np.float64)}, {"perm": (1, 0)}).group
+    for isa, most in (("x86-64-v2", 2), ("x86-64-v3", 4), ("x86-64-v4", 8), ("riscv64", 1)):
+        profile = make_profile(isa)
+        (variant,) = TRANSPOSE.variants(group, profile)
+        assert variant.knobs["square"] == most
+        found = TRANSPOSE.tune(group, variant, {"square": 2 * most}, profile)
+        assert isinstance(found, Refusal) and found.reason == "registers"
 
 
 def test_transpose_of_nothing_and_of_a_dynamic_shape() -> None:

@@ -14,6 +14,7 @@ from tests.emulators import need_emulator
 from .conv_cases import conv_case, random, random_conv
 from .emulated import check_emulated
 from .harness import Case, Step, make_group, make_profile
+from .test_resize import attrs_of, resize
 
 
 def _convolutions(rng: np.random.Generator, count: int) -> Iterator[Case]:
@@ -63,12 +64,27 @@ def _functions(rng: np.random.Generator) -> Iterator[Case]:
         yield make_group(op, {"x": 3 * random(rng, 3, 45)}, attrs)
 
 
+def _recurrences(rng: np.random.Generator) -> Iterator[Case]:
+    for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        inputs = {"x": random(rng, 3, 2, 5), "w": random(rng, 2, gates * 11, 5), "r": random(rng, 2, gates * 11, 11),
+                  "b": random(rng, 2, gates * 22)}
+        yield make_group(op, inputs, {"hidden_size": 11, "direction": "bidirectional"}, constants=("w", "r", "b"),
+                         outputs=("y", "y_h"))
+
+
+def _moves(rng: np.random.Generator) -> Iterator[Case]:
+    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((33, 3, 8), (2, 1, 0))):
+        yield make_group("Transpose", {"x": random(rng, *shape)}, {"perm": perm})
+    yield resize(rng, (1, 9, 5, 7), (1, 1, 2, 3), attrs_of("nearest"))
+    yield resize(rng, (1, 9, 5, 7), (1, 1, 1.7, 0.6), attrs_of("linear"))
+
+
 @pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64", "riscv64"])
 def test_all_corners(isa: str, full: bool) -> None:
     need_emulator(isa)
     rng, profile = np.random.default_rng(5), make_profile(isa)
     cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng), *_attention(rng),
-             *_functions(rng)]
+             *_functions(rng), *_recurrences(rng), *_moves(rng)]
     chosen: list[tuple[Case, Kernel]] = [(case, kernel) for case in cases
                                          for kernel in kernels_for(case.group.anchor.op)]
     assert check_emulated(chosen, profile) >= len(cases), "every case has a variant"

@@ -1,20 +1,29 @@
-"""Transpose: rows copied where the last axis stays last, 16 x 16 tiles where it moves."""
+"""Transpose: rows copied where the last axis stays last, squares transposed in registers where it moves.
+
+    x[.., l, .., w], y[.., w, .., l]:   S rows of S neighbours along w are loaded, transposed, stored along l
+
+A chunk is a tile: small enough that lines of x of which one square took a part are still in L1 for the next. Knobs of
+tiles: `square`, S, where 1 is an element at a time; `wide`, elements along x's last axis; `long`, along y's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import const, minimum
+from meta_infer.ir.loop import Buffer, Expr, const, minimum
 from meta_infer.ir.shapes import product
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.lane_transpose import transpose_lanes
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import copy_lanes, copy_run, each_row, strides_of, unravel
 
-TILE = 16
+SQUARES = (1, 2, 4, 8, 16)
+_KNOBS = {"square": SQUARES, "wide": (16, 32, 64), "long": (32, 128, 512)}
 
 
 def collapse(shape: Shape, perm: tuple[int, ...]) -> tuple[Shape, tuple[int, ...]]:
@@ -32,58 +41,104 @@ def collapse(shape: Shape, perm: tuple[int, ...]) -> tuple[Shape, tuple[int, ...
     return new_shape, tuple(order.index(r) for r in range(len(runs)))
 
 
-def variants(group: Group, profile: Profile) -> Iterable[Variant]:
+def _moved(group: Group) -> tuple[Shape, tuple[int, ...]]:
+    perm = group.anchor.attrs["perm"]
+    assert isinstance(perm, tuple)
+    return collapse(group.values[group.inputs[0]].shape, tuple(int(p) for p in perm))  # type: ignore[arg-type]
+
+
+def _keeps_rows(group: Group) -> bool:
+    perm = _moved(group)[1]
+    return not perm or perm[-1] == len(perm) - 1
+
+
+def _largest_square(group: Group, profile: Profile) -> int:
+    """Lanes of a register, though no more than half of the registers hold rows: the others, what becomes of them."""
+    lanes = copy_lanes(profile, group.values[group.inputs[0]].dtype)
+    return max(size for size in SQUARES if size <= max(min(lanes, profile.vector_registers // 2), 1))
+
+
+def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if group.epilogue or group.prologue:
         return
-    yield Variant("transpose", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    found = Variant("transpose", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    if not _keeps_rows(group):
+        found = replace(found, knobs={"square": _largest_square(group, profile), "wide": 32, "long": 128})
+    yield found
 
 
-def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    perm_attr = group.anchor.attrs["perm"]
-    assert isinstance(perm_attr, tuple)
-    shape, perm = collapse(group.values[group.inputs[0]].shape, tuple(int(p) for p in perm_attr))  # type: ignore[arg-type]
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return () if _keeps_rows(group) else tuple(Knob(name, values) for name, values in _KNOBS.items())
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    full = {**variant.knobs, **values}
+    most = _largest_square(group, profile)
+    if int(full["square"]) > most:
+        return Refusal(full, "registers", f"squares of {full['square']} elements a side, {most} fit")
+    return replace(variant, knobs=full)
+
+
+def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    shape, perm = _moved(group)
     b = Builder("transpose")
     buffers = bind(b, group)
     src, dst = buffers[group.inputs[0]], buffers[group.outputs[0]]
-    lanes = copy_lanes(profile, src.dtype)
-    rank, out_shape = len(shape), tuple(shape[p] for p in perm)
-    strides = strides_of(b, shape)
-    if rank == 0 or perm[-1] == rank - 1:
+    if _keeps_rows(group):
+        strides, rank = strides_of(b, shape), len(shape)
+        out_shape = tuple(shape[p] for p in perm)
         with each_row(b, out_shape) as (coords, base):
             at = const(0)
             for axis, coord in zip(perm, coords, strict=False):
                 at = at + coord * strides[axis]
-            copy_run(b, src, b.let(at), dst, base, b.dim(out_shape[-1] if rank else 1), lanes)
+            copy_run(b, src, b.let(at), dst, base, b.dim(out_shape[-1] if rank else 1), copy_lanes(profile, src.dtype))
     else:
-        _tiles(b, src, dst, shape, perm)
+        square, wide, long = (int(variant.knobs[name]) for name in _KNOBS)
+        _tiles(b, src, dst, shape, perm, square, wide, long)
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-def _tiles(b: Builder, src, dst, shape: Shape, perm: tuple[int, ...]) -> None:  # type: ignore[no-untyped-def]
+def _tiles(b: Builder, src: Buffer, dst: Buffer, shape: Shape, perm: tuple[int, ...], square: int, wide: int,
+           long: int) -> None:
     """Tiles over the input's last axis (read along it) and the output's last axis (written along it)."""
     rank, out_shape = len(shape), tuple(shape[p] for p in perm)
     in_strides, out_strides = strides_of(b, shape), strides_of(b, out_shape)
-    wide, long = b.dim(shape[rank - 1]), b.dim(out_shape[rank - 1])
+    width, length = b.dim(shape[rank - 1]), b.dim(out_shape[rank - 1])
     place = perm.index(rank - 1)                                   # where the input's last axis went
     others = tuple(axis for axis in range(rank - 1) if axis != place)
     outer: Shape = tuple(out_shape[axis] for axis in others)
-    tiles_w, tiles_l = (wide + TILE - 1) // TILE, (long + TILE - 1) // TILE
-    with b.chunks(b.dim(product(outer)) * tiles_w) as chunk:
-        tile_w = b.let((chunk % tiles_w) * TILE, "tw")
-        coords = unravel(b, b.let(chunk // tiles_w), outer)
+    tiles_w, tiles_l = (width + (wide - 1)) // wide, (length + (long - 1)) // long
+    with b.chunks(b.dim(product(outer)) * tiles_w * tiles_l) as chunk:
+        row = b.let(chunk // tiles_w, "row")
+        coords = unravel(b, b.let(row // tiles_l), outer)
         at_in, at_out = const(0), const(0)
         for axis, coord in zip(others, coords, strict=True):
             at_in = at_in + coord * in_strides[perm[axis]]
             at_out = at_out + coord * out_strides[axis]
         at_in, at_out = b.let(at_in, "at_in"), b.let(at_out, "at_out")
-        end_w = b.let(minimum(tile_w + TILE, wide))
-        with b.loop(0, tiles_l, name="tl") as tile:
-            start = b.let(tile * TILE)
-            end = b.let(minimum(start + TILE, long))
-            with b.loop(tile_w, end_w, name="w") as w, b.loop(start, end, name="l") as l:  # noqa: E741
-                value = b.load(src, at_in + w + l * in_strides[perm[rank - 1]])
-                b.store(dst, at_out + w * out_strides[place] + l, value)
+        step_in, step_out = b.let(in_strides[perm[rank - 1]], "step_in"), b.let(out_strides[place], "step_out")
+        first_w, first_l = b.let(chunk % tiles_w * wide, "first_w"), b.let(row % tiles_l * long, "first_l")
+        end_w = b.let(minimum(first_w + wide, width), "end_w")
+        end_l = b.let(minimum(first_l + long, length), "end_l")
+        squares_w = b.let(first_w + (end_w - first_w) // square * square, "squares_w")
+        squares_l = b.let(first_l + (end_l - first_l) // square * square, "squares_l")
+
+        def single(w: Expr, l: Expr) -> None:  # noqa: E741
+            b.store(dst, at_out + w * step_out + l, b.load(src, at_in + w + l * step_in))
+
+        with b.loop(first_w, squares_w, square, name="w") as w, b.loop(first_l, squares_l, square, name="l") as l:  # noqa: E741
+            if square == 1:
+                single(w, l)
+            else:
+                rows = [b.let(b.load(src, at_in + w + (l + i) * step_in, square), "r") for i in range(square)]
+                for i, column in enumerate(transpose_lanes(b, rows)):
+                    b.store(dst, at_out + (w + i) * step_out + l, column)
+        if square > 1:
+            with b.loop(first_w, squares_w, name="w") as w, b.loop(squares_l, end_l, name="l") as l:  # noqa: E741
+                single(w, l)
+            with b.loop(squares_w, end_w, name="w") as w, b.loop(first_l, end_l, name="l") as l:  # noqa: E741
+                single(w, l)
 
 
-TRANSPOSE = Kernel("transpose", ("Transpose",), variants, lower)
+TRANSPOSE = Kernel("transpose", ("Transpose",), _variants, _lower, _knobs, _tune)
