@@ -130,18 +130,19 @@ def pack_bias(bias: np.ndarray | None, channels: int, block: int) -> np.ndarray:
 def pack_weights(weight: np.ndarray, tiles: Iterable[int], block: int, in_block: int) -> np.ndarray:
     """[OC, IC, kh, kw] -> per tile of `v` output blocks [IC / in_block][kw][kh][in_block][v][block], flat.
 
-    `tiles` lists the output blocks of each tile in order. Channels beyond OC and IC have zero weights, so that
-    whatever the padding lanes of the input hold (zero) cannot reach a result.
+    `tiles` lists the output blocks of each tile in order. A plain input (in_block 1) has [kh][kw]. Channels beyond OC
+    and IC have zero weights, so that whatever the padding lanes of the input hold (zero) cannot reach a result.
     """
     weight = weight.reshape(*weight.shape[:2], -1, weight.shape[-1])   # one spatial axis: kh = 1
     oc, ic, kh, kw = weight.shape
     full = np.zeros((-(-oc // block) * block, -(-ic // in_block) * in_block, kh, kw), np.float32)
     full[:oc, :ic] = weight
     split = full.reshape(-1, block, full.shape[1] // in_block, in_block, kh, kw)
+    order = (2, 4, 5, 3, 0, 1) if in_block == 1 else (2, 5, 4, 3, 0, 1)
     parts, first = [], 0
     for vectors in tiles:
         part = split[first:first + vectors]                           # [v, block, IB, in_block, kh, kw]
-        parts.append(part.transpose(2, 5, 4, 3, 0, 1).reshape(-1))
+        parts.append(part.transpose(order).reshape(-1))
         first += vectors
     assert first == split.shape[0], "tiles must cover all output channels"
     return np.concatenate(parts)

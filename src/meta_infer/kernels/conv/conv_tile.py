@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from meta_infer.hardware.isa import isa_named
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
@@ -43,8 +42,7 @@ def split_evenly(total: int, largest: int) -> list[int]:
 
 def simd_registers(profile: Profile) -> int:
     """Vector registers a tile may use; one is kept free where a multiply-add needs a temporary."""
-    registers = isa_named(profile.isa).simd_registers if profile.isa else 16
-    return registers if profile.has_fma else registers - 1
+    return profile.vector_registers if profile.has_fma else profile.vector_registers - 1
 
 
 def most_columns(vectors: int, registers: int) -> int:
@@ -196,26 +194,43 @@ def _loop(b: Builder, start: Expr | int, stop: Expr | int, name: str) -> Iterato
 
 def accumulate(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: Bounds,
                in_blocks: Bounds) -> None:
-    """Multiply kernel rows [rows) of input blocks [in_blocks) into a tile.
-
-    Kernel rows go innermost, as a loop of its own for each tap: neighbouring taps read the same inputs, and a
-    compiler that saw them side by side would keep those in registers and spill the accumulators.
-    """
+    """Multiply kernel rows [rows) of input blocks [in_blocks) into a tile, in the order of the packed weights."""
     step = source.in_block * len(acc) * source.block
     with b.loop(*in_blocks, name="ib") as ib:
-        first = 0
-        for (low, high), same in groupby(taps.ranges):
-            count = len(list(same))
-            if low < high:
-                with _loop(b, first, first + count, "kw") as kw, _loop(b, *rows, "kh") as kh:
-                    shift = kw * (taps.dilation * source.in_block)
-                    x_at = b.let(source.x_row(ib, kh) + shift, "x_at")
-                    w_row = (ib * len(taps.ranges) + kw) * source.kernel_rows + kh
-                    w_at = b.let(source.w_tile + w_row * step, "w_at")
-                    for line in range(-(-source.ahead_x // _LINE)):
-                        b.prefetch(source.x, x_at + source.ahead_x + line * _LINE)
-                    _multiply(b, acc, source, x_at, w_at, range(low, high), taps.stride)
-            first += count
+        if source.in_block == 1:
+            _along_rows(b, acc, source, taps, rows, ib, step)
+        else:
+            _down_columns(b, acc, source, taps, rows, ib, step)
+
+
+def _along_rows(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: Bounds, ib: Expr,
+                step: int) -> None:
+    """Taps of a kernel row side by side: a step of a plain input is one channel, too short for a loop of its own."""
+    with _loop(b, *rows, "kh") as kh:
+        x_row = b.let(source.x_row(ib, kh), "x_row")
+        w_row = b.let(source.w_tile + (ib * source.kernel_rows + kh) * (len(taps.ranges) * step), "w_row")
+        for kw, (low, high) in enumerate(taps.ranges):
+            _multiply(b, acc, source, x_row + kw * taps.dilation, w_row + kw * step, range(low, high), taps.stride)
+
+
+def _down_columns(b: Builder, acc: Accumulators, source: Source, taps: Taps, rows: Bounds, ib: Expr,
+                  step: int) -> None:
+    """Kernel rows innermost, as a loop of its own for each tap: neighbouring taps read the same inputs, and a
+    compiler that saw them side by side would keep those in registers and spill the accumulators.
+    """
+    first = 0
+    for (low, high), same in groupby(taps.ranges):
+        count = len(list(same))
+        if low < high:
+            with _loop(b, first, first + count, "kw") as kw, _loop(b, *rows, "kh") as kh:
+                shift = kw * (taps.dilation * source.in_block)
+                x_at = b.let(source.x_row(ib, kh) + shift, "x_at")
+                w_row = (ib * len(taps.ranges) + kw) * source.kernel_rows + kh
+                w_at = b.let(source.w_tile + w_row * step, "w_at")
+                for line in range(-(-source.ahead_x // _LINE)):
+                    b.prefetch(source.x, x_at + source.ahead_x + line * _LINE)
+                _multiply(b, acc, source, x_at, w_at, range(low, high), taps.stride)
+        first += count
 
 
 def _multiply(b: Builder, acc: Accumulators, source: Source, x_at: Expr, w_at: Expr, columns: range,
