@@ -190,9 +190,9 @@ def _elementwise() -> Iterator[Case]:
         yield Case("elementwise", f"Gelu {text}",
                    group_of("Gelu", {"x": shape, "y": shape}, {"approximate": "none"}))
         yield Case("elementwise", f"Silu {text}", group_of("Silu", {"x": shape, "y": shape}, {}))
-    shape = (1, 128, 4, 64)
-    yield Case("transpose", "1x128x4x64 (0 2 1 3)",
-               group_of("Transpose", {"x": shape, "y": (1, 4, 128, 64)}, {"perm": (0, 2, 1, 3)}))
+    for shape, perm in (((1, 128, 4, 64), (0, 2, 1, 3)), ((1, 56, 56, 40), (0, 3, 1, 2)), ((1024, 1024), (1, 0))):
+        yield Case("transpose", f"{'x'.join(map(str, shape))} ({' '.join(map(str, perm))})",
+                   group_of("Transpose", {"x": shape, "y": tuple(shape[axis] for axis in perm)}, {"perm": perm}))
 
 
 def _reorders(block: int) -> Iterator[Case]:
