@@ -202,16 +202,16 @@ def model_cases(name: str, profile: Profile, cache: Path) -> Iterator[Case]:
             yield Case(group.anchor.op, short_label(group, network.dims), group, network.dims)
 
 
-HEAD = f"{'kernel':24} {'shape':34} {'us':>8} {'+-':>4} {'rate':>8} {'share':>9} {'best':>5} {'floor':>6}"
+HEAD = f"{'kernel':24} {'shape':29} {'us':>8} {'+-':>4} {'rate':>8} {'share':>9} {'best':>5} {'floor':>6}"
 
 
 def line(row: Row) -> str:
     """A row of the table, at most 100 columns but for the knobs."""
     if row.status != "ok":
-        return f"{row.kernel:24.24} {row.case:34.34} {row.status}"
+        return f"{row.kernel:24.24} {row.case:29.29} {row.status}"
     rate = f"{row.flops_rate / 1e9:5.1f} GF" if row.bound == "peak" else f"{row.bytes_rate / 1e9:5.1f} GB"
     share = f"{row.share:4.0%} {'mem' if row.bound == 'memory' else row.bound}"
-    return (f"{row.kernel:24.24} {row.case:34.34} {row.seconds * 1e6:8.1f} {row.spread / row.seconds:4.0%} {rate} "
+    return (f"{row.kernel:24.24} {row.case:29.29} {row.seconds * 1e6:8.1f} {row.spread / row.seconds:4.0%} {rate} "
             f"{share:>9} {row.best:5.0%} {row.seconds / row.floor_seconds:6.2f}")
 
 

@@ -72,6 +72,8 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    if _keeps_rows(group):
+        return variant
     full = {**variant.knobs, **values}
     most = _largest_square(group, profile)
     if int(full["square"]) > most:
