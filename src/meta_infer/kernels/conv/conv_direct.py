@@ -13,24 +13,24 @@ inner loop has a branch. Rows above and below are left out by the bounds of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Expr, maximum, minimum
 from meta_infer.ir.shapes import ceildiv, usual_upper
-from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knobs_of, refusal, tiling_of
+from meta_infer.kernels.blocked import blocks
+from meta_infer.kernels.conv.conv_form import Form, TiledConv, form_kernel
+from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, tiling_of
 from meta_infer.kernels.conv.conv_passes import Passes
-from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
+from meta_infer.kernels.conv.conv_shape import ConvShape, extra_inputs, pack_operands
 from meta_infer.kernels.conv.conv_tile import (
     Ahead,
     Bounds,
     Epilogue,
     OutRun,
-    OutTiles,
     Source,
     Taps,
     accumulate,
@@ -41,7 +41,7 @@ from meta_infer.kernels.conv.conv_tile import (
     tiles_in,
 )
 from meta_infer.kernels.conv_chunks import Work, cut, l1_bytes, l2_bytes
-from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.kernel import KernelCall, KnobValue, Lowering
 from meta_infer.support.dtypes import FLOAT32
 
 # Distinct kinds of tiles (border or inner, narrow or wide) beyond which code would outgrow its use.
@@ -90,30 +90,11 @@ def column_runs(conv: ConvShape, most: int) -> list[ColumnRun]:
 
 
 @dataclass(frozen=True)
-class DirectConv:
-    """A convolution with everything chosen: `in_block` is 1 for a plain input, whose rows have no channel blocks."""
-
-    conv: ConvShape
-    block: int
-    in_block: int
-    tiling: Tiling
-    problem: Problem
+class DirectConv(TiledConv):
+    """A convolution of static width with everything chosen."""
 
     @property
-    def tiles(self) -> OutTiles:
-        return self.problem.tiles(self.tiling)
-
-    @property
-    def in_blocks(self) -> int:
-        return self.problem.in_blocks
-
-    @property
-    def tile_weights(self) -> int:
-        """Weights of one output block."""
-        return self.in_blocks * self.conv.taps * self.in_block * self.block
-
-    @property
-    def kept_elements(self) -> int:
+    def scratch_elements(self) -> int:
         """Sums that wait for the next pass over input blocks: those of one output tile."""
         return self.problem.kept_elements(self.tiling)
 
@@ -178,14 +159,6 @@ def _in_group(in_blocks: int, block_bytes: int, profile: Profile) -> int:
     return -(-in_blocks // passes)
 
 
-def direct_variant(group: Group, conv: ConvShape, plan: DirectConv, kernel: str, name: str, x: Layout) -> Variant:
-    rank, block = conv.y.rank, plan.block
-    inputs = operand_layouts(group, extra_inputs(group, conv), rank, block) | {conv.x.name: x}
-    packed = plan.tile_weights * blocks(conv.out_channels, block) * 4
-    return Variant(kernel, name, inputs, {out: blocked(block) for out in group.outputs}, asdict(plan.tiling),
-                   scratch_bytes=plan.kept_elements * 4, packed_bytes=packed, flops=conv.flops, cost=plan.cost)
-
-
 def fits_direct(group: Group, conv: ConvShape | None) -> bool:
     """Dense, 2-D, static channels and width, and few kinds of column tiles."""
     if conv is None or len(conv.kernel) != 2 or conv.group != 1:
@@ -196,24 +169,10 @@ def fits_direct(group: Group, conv: ConvShape | None) -> bool:
     return len(column_runs(conv, 6)) <= _MOST_KINDS
 
 
-def plan_direct(conv: ConvShape, block: int, in_block: int, profile: Profile,
-                knobs: Mapping[str, KnobValue] | None = None) -> DirectConv:
-    """The convolution with these knobs, or those of its own rule."""
+def _plan(conv: ConvShape, block: int, in_block: int, profile: Profile,
+          knobs: Mapping[str, KnobValue] | None) -> DirectConv:
     problem = problem_direct(conv, block, in_block, profile)
-    tiling = default_direct(conv, problem, profile) if knobs is None else tiling_of(knobs)
-    return DirectConv(conv, block, in_block, tiling, problem)
-
-
-def direct_knobs(plan: DirectConv) -> tuple[Knob, ...]:
-    return knobs_of(plan.problem, plan.tiling)
-
-
-def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    if conv is None or block == 1 or not fits_direct(group, conv):
-        return
-    plan = plan_direct(conv, block, block, profile)
-    yield direct_variant(group, conv, plan, "conv_direct", "conv_direct", blocked(block))
+    return DirectConv(conv, default_direct(conv, problem, profile) if knobs is None else tiling_of(knobs), problem)
 
 
 def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> Bounds:
@@ -228,10 +187,10 @@ def kernel_rows(conv: ConvShape, b: Builder, y: Expr) -> Bounds:
     return low, high
 
 
-def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
+def _lower(group: Group, plan: DirectConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
     """The loop nest of the module's note."""
     b = Builder(name)
-    block = plan.block
+    conv, block = plan.conv, plan.block
     x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
     extras = extra_inputs(group, conv)
     buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
@@ -242,7 +201,7 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
     tiles, lines = plan.tiling.tiles, plan.tiling.lines
     tile_groups = -(-len(plan.tiles.sizes) // tiles)
     row_groups = ceildiv(out_height, lines)
-    kept = b.scratch("kept", FLOAT32, plan.kept_elements) if plan.kept_elements else None
+    kept = b.scratch("kept", FLOAT32, plan.scratch_elements) if plan.scratch_elements else None
     passes = Passes(plan.in_blocks, plan.tiling.in_blocks, kept, block)
 
     def out_tile(run: OutRun, n: Expr, tile: Expr, y0: Expr, y1: Expr) -> None:
@@ -258,7 +217,7 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
             if plan.tiling.ahead:
                 per_block = conv.taps * plan.in_block * vectors * block
                 Ahead(w, w_tile + last * per_block, passes.length(first, last) * per_block,
-                      plan.tile_weights * plan.problem.out_blocks - 1, lines * out_width).ask(b, place, count)
+                      plan.weights - 1, lines * out_width).ask(b, place, count)
             acc = passes.start(b, vectors, count, place, first, lambda v: b.load(bias, (out_block + v) * block, block))
             left = column * conv.strides[1] - conv.begin[1]
 
@@ -300,34 +259,5 @@ def lower_direct(group: Group, conv: ConvShape, plan: DirectConv, layouts: Mappi
     return Lowering((KernelCall(func, args, dims),), packed)
 
 
-def tune_direct(group: Group, variant: Variant, plan: DirectConv, values: Mapping[str, KnobValue],
-                profile: Profile) -> Variant | Refusal:
-    """The direct form `plan` of `variant` with some knobs replaced."""
-    tuned = plan_direct(plan.conv, plan.block, plan.in_block, profile, {**variant.knobs, **values})
-    refused = refusal(plan.problem, tuned.tiling, plan.tiling)
-    if refused is not None:
-        return refused
-    return direct_variant(group, plan.conv, tuned, variant.kernel, variant.name, variant.inputs[plan.conv.x.name])
-
-
-def _default(group: Group, profile: Profile) -> DirectConv:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
-    return plan_direct(conv, block, block, profile)
-
-
-def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
-    return direct_knobs(_default(group, profile))
-
-
-def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-    return tune_direct(group, variant, _default(group, profile), values, profile)
-
-
-def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
-    return lower_direct(group, conv, plan_direct(conv, block, block, profile, variant.knobs), layouts, "conv_direct")
-
-
-CONV_DIRECT = Kernel("conv_direct", ("Conv",), _variants, _lower, _knobs, _tune)
+DIRECT = Form(fits_direct, _plan, _lower)
+CONV_DIRECT = form_kernel("conv_direct", {"conv_direct": DIRECT})

@@ -11,22 +11,22 @@ would give too many kinds of border tiles (`conv_direct`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum
 from meta_infer.ir.shapes import ceildiv, divisible, usual_upper
-from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knobs_of, refusal, tiling_of
-from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
+from meta_infer.kernels.blocked import blocks
+from meta_infer.kernels.conv.conv_form import Form, TiledConv, form_kernel
+from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knobs_of, tiling_of
+from meta_infer.kernels.conv.conv_shape import ConvShape, extra_inputs, pack_operands
 from meta_infer.kernels.conv.conv_tile import (
     Ahead,
     Epilogue,
     OutRun,
-    OutTiles,
     Source,
     Taps,
     accumulate,
@@ -37,7 +37,7 @@ from meta_infer.kernels.conv.conv_tile import (
     tiles_in,
 )
 from meta_infer.kernels.conv_chunks import Work, cut, l2_bytes
-from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.kernel import KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32
 
 # Columns of a chunk, in tiles: the taps beyond its ends are read twice, so wide chunks waste less.
@@ -48,28 +48,14 @@ _LOAD_CYCLES = 0.1
 
 
 @dataclass(frozen=True)
-class PaddedConv:
-    """A convolution with everything chosen; `in_block` is 1 for a plain input. A chunk has `strip` columns."""
+class PaddedConv(TiledConv):
+    """A convolution with everything chosen. A chunk has `strip` columns."""
 
-    conv: ConvShape
-    block: int
-    in_block: int
-    tiling: Tiling
     strip: int
-    problem: Problem
 
     @property
-    def tiles(self) -> OutTiles:
-        return self.problem.tiles(self.tiling)
-
-    @property
-    def in_blocks(self) -> int:
-        return self.problem.in_blocks
-
-    @property
-    def tile_weights(self) -> int:
-        """Weights of one output block."""
-        return self.in_blocks * self.conv.taps * self.in_block * self.block
+    def knob_values(self) -> Mapping[str, KnobValue]:
+        return {**super().knob_values, "strip": self.strip}
 
     @property
     def patch(self) -> tuple[int, int]:
@@ -79,7 +65,7 @@ class PaddedConv:
         return (self.tiling.lines - 1) * sh + (kh - 1) * dh + 1, (reached - 1) * sw + (kw - 1) * dw + 1
 
     @property
-    def patch_elements(self) -> int:
+    def scratch_elements(self) -> int:
         rows, columns = self.patch
         return self.in_blocks * rows * columns * self.in_block
 
@@ -94,7 +80,7 @@ class PaddedConv:
             cycles += run.count * tiles * self.problem.lines * tile
         groups = -(-len(self.tiles.sizes) // self.tiling.tiles)
         chunks = strips * -(-self.problem.lines // self.tiling.lines) * groups
-        copied = chunks * self.patch_elements / self.in_block * _COPY_CYCLES
+        copied = chunks * self.scratch_elements / self.in_block * _COPY_CYCLES
         return (cycles / _LONG_RUN + copied) * 4 * self.block
 
 
@@ -129,59 +115,33 @@ def default_padded(conv: ConvShape, problem: Problem, profile: Profile) -> tuple
                   int(weights * 4 > l2_bytes(profile) // 2), 0), columns
 
 
-def plan_padded(conv: ConvShape, block: int, in_block: int, profile: Profile,
-                knobs: Mapping[str, KnobValue] | None = None) -> PaddedConv:
-    """The convolution with these knobs, or those of its own rule."""
+def _plan(conv: ConvShape, block: int, in_block: int, profile: Profile,
+          knobs: Mapping[str, KnobValue] | None) -> PaddedConv:
     problem = problem_padded(conv, block, in_block, profile)
-    if knobs is not None:
-        return PaddedConv(conv, block, in_block, tiling_of(knobs), int(knobs["strip"]), problem)
-    tiling, strip = default_padded(conv, problem, profile)
-    return PaddedConv(conv, block, in_block, tiling, strip, problem)
+    tiling, strip = default_padded(conv, problem, profile) if knobs is None else (tiling_of(knobs), int(knobs["strip"]))
+    return PaddedConv(conv, tiling, problem, strip)
 
 
-def fits_padded(conv: ConvShape | None) -> bool:
+def fits_padded(group: Group, conv: ConvShape) -> bool:
     """Dense, 2-D, channels known at build."""
-    if conv is None or len(conv.kernel) != 2 or conv.group != 1 or 0 in conv.y.shape:
+    if len(conv.kernel) != 2 or conv.group != 1 or 0 in conv.y.shape:
         return False
     return isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
 
 
-def padded_variant(group: Group, conv: ConvShape, plan: PaddedConv, kernel: str, name: str, x: Layout) -> Variant:
-    rank, block = conv.y.rank, plan.block
-    inputs = operand_layouts(group, extra_inputs(group, conv), rank, block) | {conv.x.name: x}
-    packed = plan.tile_weights * blocks(conv.out_channels, block) * 4
-    return Variant(kernel, name, inputs, {out: blocked(block) for out in group.outputs},
-                   {**asdict(plan.tiling), "strip": plan.strip}, scratch_bytes=plan.patch_elements * 4,
-                   packed_bytes=packed, flops=conv.flops, cost=plan.cost)
-
-
-def padded_knobs(plan: PaddedConv) -> tuple[Knob, ...]:
+def _knobs(plan: PaddedConv) -> tuple[Knob, ...]:
     """Those of every dense convolution, and `strip`: the columns of a chunk."""
     strips = {plan.strip, max(1, plan.strip // 2), min(2 * plan.strip, max(plan.strip, plan.problem.line_columns))}
     return (*knobs_of(plan.problem, plan.tiling), Knob("strip", tuple(sorted(strips))))
 
 
-def tune_padded(group: Group, variant: Variant, plan: PaddedConv, values: Mapping[str, KnobValue],
-                profile: Profile) -> Variant | Refusal:
-    """The padded form `plan` of `variant` with some knobs replaced."""
-    knobs = {**variant.knobs, **values}
-    tuned = plan_padded(plan.conv, plan.block, plan.in_block, profile, knobs)
-    refused = refusal(plan.problem, tuned.tiling, plan.tiling)
-    if refused is not None:
-        return replace(refused, knobs=knobs)
-    if not 1 <= tuned.strip <= max(plan.strip, plan.problem.line_columns):
-        return Refusal(knobs, "shape", f"strips of {tuned.strip} of {plan.problem.line_columns} columns")
-    if tuned.patch_elements > plan.patch_elements and tuned.patch_elements * 4 > l2_bytes(profile):
-        return Refusal(knobs, "cache", f"a patch of {tuned.patch_elements * 4} bytes")
-    return padded_variant(group, plan.conv, tuned, variant.kernel, variant.name, variant.inputs[plan.conv.x.name])
-
-
-def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    if conv is None or block == 1 or not fits_padded(conv):
-        return
-    plan = plan_padded(conv, block, block, profile)
-    yield padded_variant(group, conv, plan, "conv_padded", "conv_padded", blocked(block))
+def _unfit(tuned: PaddedConv, default: PaddedConv, profile: Profile) -> Refusal | None:
+    knobs, columns = tuned.knob_values, tuned.problem.line_columns
+    if not 1 <= tuned.strip <= max(default.strip, columns):
+        return Refusal(knobs, "shape", f"strips of {tuned.strip} of {columns} columns")
+    if tuned.scratch_elements > default.scratch_elements and tuned.scratch_elements * 4 > l2_bytes(profile):
+        return Refusal(knobs, "cache", f"a patch of {tuned.scratch_elements * 4} bytes")
+    return None
 
 
 def _fill_patch(b: Builder, plan: PaddedConv, patch: Buffer, x: Buffer, n: Expr, y0: Expr, x0: Expr) -> None:
@@ -210,17 +170,16 @@ def _fill_patch(b: Builder, plan: PaddedConv, patch: Buffer, x: Buffer, n: Expr,
             b.store(patch, (to + c) * step, zero)
 
 
-def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mapping[str, Layout],
-                 name: str) -> Lowering:
+def _lower(group: Group, plan: PaddedConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
     """The loop nest of the module's note."""
     b = Builder(name)
-    block, in_block = plan.block, plan.in_block
+    conv, block, in_block = plan.conv, plan.block, plan.in_block
     x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
     extras = extra_inputs(group, conv)
     buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
     buffers |= {n: b.output("y", group.values[n].dtype) for n in group.outputs}
     epilogue = Epilogue(group, conv.y, buffers, layouts, block)
-    patch = b.scratch("patch", FLOAT32, plan.patch_elements)
+    patch = b.scratch("patch", FLOAT32, plan.scratch_elements)
     patch_rows, patch_columns = plan.patch
     out_height, out_width = conv.out_spatial
     tiles, lines, columns = plan.tiling.tiles, plan.tiling.lines, plan.strip
@@ -233,8 +192,7 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
         taps = Taps(((0, run.columns),) * conv.kernel[1], conv.strides[1], conv.dilations[1])
         whole = divisible(out_width, run.columns) and columns % run.columns == 0
         elements = plan.tile_weights * run.vectors
-        ahead = Ahead(w, w_tile + elements, elements, plan.tile_weights * blocks(conv.out_channels, block) - 1,
-                      lines * columns)
+        ahead = Ahead(w, w_tile + elements, elements, plan.weights - 1, lines * columns)
         with b.loop(y0, y1, name="y") as y, b.loop(x0, x1, run.columns, name="column") as column:
             if plan.tiling.ahead:
                 ahead.ask(b, (y - y0) * columns + (column - x0), run.columns)
@@ -269,24 +227,5 @@ def lower_padded(group: Group, conv: ConvShape, plan: PaddedConv, layouts: Mappi
     return Lowering((KernelCall(func, args, dims),), packed)
 
 
-def _default(group: Group, profile: Profile) -> PaddedConv:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
-    return plan_padded(conv, block, block, profile)
-
-
-def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
-    return padded_knobs(_default(group, profile))
-
-
-def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-    return tune_padded(group, variant, _default(group, profile), values, profile)
-
-
-def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
-    return lower_padded(group, conv, plan_padded(conv, block, block, profile, variant.knobs), layouts, "conv_padded")
-
-
-CONV_PADDED = Kernel("conv_padded", ("Conv",), _variants, _lower, _knobs, _tune)
+PADDED = Form(fits_padded, _plan, _lower, _knobs, _unfit)
+CONV_PADDED = form_kernel("conv_padded", {"conv_padded": PADDED})

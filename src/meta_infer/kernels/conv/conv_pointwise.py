@@ -12,25 +12,25 @@ it needs, one after another, into scratch [IB, lines, c].
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import lcm
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
-from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
 from meta_infer.ir.shapes import Dim, ceildiv, product, usual_upper
-from meta_infer.kernels.blocked import blocks, operand_layouts
-from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knobs_of, refusal, tiling_of
+from meta_infer.kernels.blocked import blocks
+from meta_infer.kernels.conv.conv_form import Form, TiledConv, form_kernel
+from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, tiling_of
 from meta_infer.kernels.conv.conv_passes import Passes
-from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of, extra_inputs, pack_operands
+from meta_infer.kernels.conv.conv_shape import ConvShape, extra_inputs, pack_operands
 from meta_infer.kernels.conv.conv_tile import (
     Ahead,
     Epilogue,
     OutRun,
-    OutTiles,
     Source,
     Taps,
     accumulate,
@@ -41,7 +41,7 @@ from meta_infer.kernels.conv.conv_tile import (
     tiles_in,
 )
 from meta_infer.kernels.conv_chunks import Work, cut, l1_bytes, l2_bytes
-from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.kernel import KernelCall, KnobValue, Lowering
 from meta_infer.support.dtypes import FLOAT32
 
 # Share of the multiply-adds' peak that a long run of steps gets.
@@ -78,21 +78,8 @@ def flatten(group: Group, conv: ConvShape) -> Group | None:
 
 
 @dataclass(frozen=True)
-class PointwiseConv:
+class PointwiseConv(TiledConv):
     """The convolution with everything chosen; lines are positions."""
-
-    conv: ConvShape
-    block: int
-    tiling: Tiling
-    problem: Problem
-
-    @property
-    def tiles(self) -> OutTiles:
-        return self.problem.tiles(self.tiling)
-
-    @property
-    def in_blocks(self) -> int:
-        return self.problem.in_blocks
 
     @property
     def positions(self) -> Dim:
@@ -131,8 +118,8 @@ class PointwiseConv:
         return (cycles / _LONG_RUN + copied) * 4 * self.block
 
 
-def problem_pointwise(conv: ConvShape, block: int, profile: Profile) -> Problem:
-    return Problem(blocks(conv.out_channels, block), blocks(conv.in_channels, block), block, block, 1,
+def problem_pointwise(conv: ConvShape, block: int, in_block: int, profile: Profile) -> Problem:
+    return Problem(blocks(conv.out_channels, block), blocks(conv.in_channels, in_block), in_block, block, 1,
                    usual_upper(product(conv.out_spatial)), 1, simd_registers(profile), l2_bytes(profile),
                    lambda columns: 3, has_passes=True, has_near=set(conv.strides) == {1})
 
@@ -171,16 +158,15 @@ def _in_pass(in_blocks: int, block_bytes: int, profile: Profile) -> int:
     return -(-in_blocks // passes)
 
 
-def plan_pointwise(conv: ConvShape, block: int, profile: Profile,
-                   knobs: Mapping[str, KnobValue] | None = None) -> PointwiseConv:
-    """The convolution with these knobs, or those of its own rule."""
-    problem = problem_pointwise(conv, block, profile)
+def _plan(conv: ConvShape, block: int, in_block: int, profile: Profile,
+          knobs: Mapping[str, KnobValue] | None) -> PointwiseConv:
+    problem = problem_pointwise(conv, block, in_block, profile)
     tiling = default_pointwise(conv, problem, profile) if knobs is None else tiling_of(knobs)
-    return PointwiseConv(conv, block, tiling, problem)
+    return PointwiseConv(conv, tiling, problem)
 
 
-def _fits(group: Group, conv: ConvShape | None) -> bool:
-    if conv is None or conv.group != 1 or conv.taps != 1 or 0 in conv.y.shape:
+def _fits(group: Group, conv: ConvShape) -> bool:
+    if conv.group != 1 or conv.taps != 1 or 0 in conv.y.shape:
         return False
     if set(conv.strides) != {1} and (len(conv.kernel) != 2 or conv.x.name in extra_inputs(group, conv)):
         return False
@@ -189,34 +175,17 @@ def _fits(group: Group, conv: ConvShape | None) -> bool:
     return isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
 
 
-def _variant(group: Group, plan: PointwiseConv) -> Variant:
-    conv, block = plan.conv, plan.block
-    inputs = operand_layouts(group, extra_inputs(group, conv), conv.y.rank, block) | {conv.x.name: blocked(block)}
-    packed = plan.in_blocks * plan.problem.out_blocks * block * block * 4
-    return Variant("conv_pointwise", "conv_pointwise", inputs, {out: blocked(block) for out in group.outputs},
-                   asdict(plan.tiling), scratch_bytes=plan.scratch_elements * 4, packed_bytes=packed,
-                   flops=conv.flops, cost=plan.cost)
-
-
-def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    if conv is None or block == 1 or not _fits(group, conv):
-        return
-    yield _variant(group, plan_pointwise(conv, block, profile))
-
-
 def _flat_layouts(layouts: Mapping[str, Layout]) -> dict[str, Layout]:
     """Layouts of the flattened values: the blocked axis is 1 once leading ones are there."""
     return {name: replace(layout, axis=1) if layout.block else layout for name, layout in layouts.items()}
 
 
-def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
+def _lower(group: Group, plan: PointwiseConv, layouts: Mapping[str, Layout], name: str) -> Lowering:
+    """The loop nest of the module's note."""
+    conv, block = plan.conv, plan.block
     flat = flatten(group, conv)
     assert flat is not None
-    plan = plan_pointwise(conv, block, profile, variant.knobs)
-    b = Builder("conv_pointwise")
+    b = Builder(name)
     x, w, bias = (b.input(n, FLOAT32) for n in ("x", "w", "bias"))
     extras = extra_inputs(group, conv)
     buffers = {n: b.input("operand", group.values[n].dtype) for n in extras}
@@ -311,21 +280,4 @@ def _positions(b: Builder, plan: PointwiseConv, run: OutRun, epilogue: Epilogue,
     passes.run(b, sweep)
 
 
-def _default(group: Group, profile: Profile) -> PointwiseConv:
-    conv, block = conv_of(group), profile.lanes(FLOAT32)
-    assert conv is not None
-    return plan_pointwise(conv, block, profile)
-
-
-def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
-    default = _default(group, profile)
-    return knobs_of(default.problem, default.tiling)
-
-
-def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-    default = _default(group, profile)
-    tuned = plan_pointwise(default.conv, default.block, profile, {**variant.knobs, **values})
-    return refusal(default.problem, tuned.tiling, default.tiling) or _variant(group, tuned)
-
-
-CONV_POINTWISE = Kernel("conv_pointwise", ("Conv",), _variants, _lower, _knobs, _tune)
+CONV_POINTWISE = form_kernel("conv_pointwise", {"conv_pointwise": Form(_fits, _plan, _lower)})
