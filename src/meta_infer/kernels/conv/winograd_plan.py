@@ -6,7 +6,8 @@ A *tile* is m x m outputs, a *point* one of the (m+2)^2 places of a transformed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,8 +21,6 @@ from meta_infer.kernels.conv.winograd_transforms import TAPS
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
 from meta_infer.support.dtypes import FLOAT32
 
-# Elements of a cache line of 64 bytes.
-_LINE = 16
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
 _IN_FLIGHT = 8
 # Tiles of a block for which loading the transformed weights costs little beside using them.
@@ -29,13 +28,22 @@ _ENOUGH_TILES = 24
 _MOST_TILES = 64
 _CHUNKS_PER_CORE = 4
 
-# What things cost on an out-of-order core, in cycles: a vector in the transforms, per point; the beginning and end of
-# a register tile; a byte of weights from memory or from the last-level cache. And the share of its peak that a long
-# loop of multiply-adds reaches.
-_INPUT_CYCLES, _OUTPUT_CYCLES = 4.5, 3.5
-_TILE_CYCLES = 40.0
-_FAR_CYCLES, _NEAR_CYCLES = 0.19, 0.06
+# The share of its peak that a long loop of multiply-adds reaches.
 _LONG_LOOP = 0.95
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """What things cost on an out-of-order core, in cycles."""
+
+    input: float                  # a vector of the input's transform, per point
+    output: float                 # one of the output's
+    tile: float                   # the beginning and end of a register tile
+    far: float                    # a byte of weights from memory
+    near: float                   # and from the last-level cache
+
+
+_CYCLES = Cycles(4.5, 3.5, 40.0, 0.19, 0.06)
 
 
 @dataclass(frozen=True)
@@ -133,12 +141,14 @@ class WinogradConv:
         Input that is not shared lies where the products go: those of a point take the place of the point before.
         """
         wide = self.in_blocks if self.is_shared else max(self.in_blocks, self.pass_blocks)
-        return _odd_lines(wide * self.slots * self.block)
+        return odd_lines(wide * self.slots * self.block, FLOAT32.bytes)
 
     @property
     def output_pitch(self) -> int:
         """Elements from point to point of the products."""
-        return _odd_lines(self.pass_blocks * self.slots * self.block) if self.is_shared else self.input_pitch
+        if not self.is_shared:
+            return self.input_pitch
+        return odd_lines(self.pass_blocks * self.slots * self.block, FLOAT32.bytes)
 
     @property
     def product_elements(self) -> int:
@@ -170,8 +180,23 @@ class WinogradConv:
         return self.points * self.in_blocks * self.out_blocks * self.block**2
 
 
-def _odd_lines(elements: int) -> int:
-    return (-(-elements // _LINE) | 1) * _LINE
+def odd_lines(elements: int, size: int) -> int:
+    """At least `elements` of `size` bytes that fill an odd number of cache lines of 64 bytes."""
+    return (-(-elements * size // 64) | 1) * 64 // size
+
+
+def fits_winograd(conv: ConvShape) -> bool:
+    """3x3, stride 1, no dilation, no groups, channels known at build."""
+    if conv.kernel != (TAPS, TAPS) or conv.group != 1 or 0 in conv.y.shape:
+        return False
+    if conv.strides != (1, 1) or conv.dilations != (1, 1):
+        return False
+    return isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
+
+
+def usual_tiles(conv: ConvShape, m: int, images: Dim) -> int:
+    """Tiles of so many images, at the sizes that are usual where they are dynamic."""
+    return usual_upper(product((images, *(ceildiv(d, m) for d in conv.out_spatial))))
 
 
 def step_cost(vectors: int, columns: int) -> float:
@@ -179,17 +204,30 @@ def step_cost(vectors: int, columns: int) -> float:
     return max(vectors * columns, _IN_FLIGHT, vectors + columns) / 2 + 0.05 * vectors
 
 
-def register_tiles(out_blocks: int, tiles: int | None, profile: Profile) -> list[tuple[int, int]]:
-    """(vectors, columns) that fit the registers, the least predicted time for so many tiles (None: any) first."""
-    registers = simd_registers(profile)
-    shapes = [(v, c) for v in range(1, min(4, out_blocks) + 1) for c in range(1, most_columns(v, registers) + 1)]
+def best_tile(shapes: Sequence[tuple[int, int]], out_blocks: int, tiles: int | None,
+              cost: Callable[[int, int], float]) -> tuple[int, int]:
+    """The (vectors, columns) of `shapes` with the least predicted time for so many tiles (None: any).
 
-    def cost(shape: tuple[int, int]) -> float:
+    `cost` is that of one input channel in a register tile.
+    """
+    def total(shape: tuple[int, int]) -> float:
         vectors, columns = shape
-        per_group = sum(step_cost(v, columns) for v in split_evenly(out_blocks, vectors))
+        per_group = sum(cost(v, columns) for v in split_evenly(out_blocks, vectors))
         return per_group * (-(-tiles // columns) if tiles is not None else 1 / columns)
 
-    return sorted(shapes, key=lambda shape: (cost(shape), -shape[0] * shape[1]))
+    return min(shapes, key=lambda shape: (total(shape), -shape[0] * shape[1]))
+
+
+def cut_chunks(out_blocks: int, vectors: int, all_groups: int, columns: int, nominal: int,
+               profile: Profile) -> tuple[int, int]:
+    """(register tiles side by side in a block of about `nominal` tiles, register tiles of a pass).
+
+    Where one pass for each block of tiles gives too few chunks, the output channels are cut into passes.
+    """
+    register_tiles = len(split_evenly(out_blocks, vectors))
+    groups = -(-all_groups // max(1, round(all_groups * columns / nominal)))
+    passes = round(_CHUNKS_PER_CORE * profile.max_workers / -(-all_groups // groups))
+    return groups, -(-register_tiles // max(1, min(register_tiles, passes)))
 
 
 def _nominal_tiles(m: int, channels: int, profile: Profile) -> int:
@@ -206,33 +244,34 @@ def plan_winograd(conv: ConvShape, m: int, profile: Profile) -> WinogradConv:
     """
     block = profile.lanes(FLOAT32)
     in_blocks, out_blocks = blocks(conv.in_channels, block), blocks(conv.out_channels, block)
-    tiles = usual_upper(product((conv.y.shape[0], *(ceildiv(d, m) for d in conv.out_spatial))))
+    tiles = usual_tiles(conv, m, conv.y.shape[0])
+    registers = simd_registers(profile)
+    shapes = [(v, c) for v in range(1, min(4, out_blocks) + 1) for c in range(1, most_columns(v, registers) + 1)]
     is_static = isinstance(product(conv.y.shape), int)
-    vectors, columns = register_tiles(out_blocks, tiles if is_static else None, profile)[0]
-    everything = len(split_evenly(out_blocks, vectors))
-    all_groups = -(-tiles // columns)
+    vectors, columns = best_tile(shapes, out_blocks, tiles if is_static else None, step_cost)
     nominal = _nominal_tiles(m, max(in_blocks, out_blocks) * block, profile)
-    tile_blocks = max(1, round(all_groups * columns / nominal))
-    groups = -(-all_groups // tile_blocks)
-    passes = round(_CHUNKS_PER_CORE * profile.max_workers / -(-all_groups // groups))
-    passes = max(1, min(everything, passes))
+    groups, out_pass = cut_chunks(out_blocks, vectors, -(-tiles // columns), columns, nominal, profile)
     per_tile = in_blocks * block * block * vectors * 4                    # bytes of weights at a point
     in_passes = min(in_blocks, -(-per_tile // l1_bytes(profile)))
-    weight_bytes = (m + TAPS - 1)**2 * in_blocks * out_blocks * block**2 * 4
-    return WinogradConv(conv, m, block, vectors, columns, groups, -(-everything // passes),
-                        -(-in_blocks // in_passes), weight_bytes > l2_bytes(profile) // 2, passes > 1)
+    plan = WinogradConv(conv, m, block, vectors, columns, groups, out_pass, -(-in_blocks // in_passes),
+                        is_ahead=False, is_shared=False)
+    return replace(plan, is_ahead=plan.weight_elements * 4 > l2_bytes(profile) // 2, is_shared=plan.passes > 1)
 
 
 def expected_cost(plan: WinogradConv, profile: Profile) -> float:
-    """Operations at peak speed that would take as long as one image: products and weights arrive side by side, the
-    better the less there is of the other; both transforms come on top."""
-    images = max(1, bounds(plan.conv.y.shape[0])[0])
-    tiles = usual_upper(product((images, *(ceildiv(d, plan.m) for d in plan.conv.out_spatial))))
-    tile_blocks = -(-tiles // plan.slots)
-    groups = -(-tiles // plan.columns)
+    """Operations at peak speed that would take as long as one image."""
     step = sum(step_cost(v, plan.columns) for v in plan.sizes) / _LONG_LOOP
-    products = plan.points * groups * (plan.in_blocks * plan.block * step + len(plan.sizes) * _TILE_CYCLES)
-    beyond = plan.weight_elements * 4 > l2_bytes(profile) // 2
-    loads = plan.weight_elements * 4 * (_FAR_CYCLES + (tile_blocks - 1) * (_NEAR_CYCLES if beyond else 0.0))
-    transforms = plan.points * tiles * (plan.in_blocks * _INPUT_CYCLES + plan.out_blocks * _OUTPUT_CYCLES)
-    return (float(np.hypot(products, loads)) + transforms) * 4 * plan.block / images
+    return cost_of(plan, plan.in_blocks, step, plan.weight_elements * 4, _CYCLES, profile)
+
+
+def cost_of(cut: WinogradConv, inputs: int, step: float, weight_bytes: int, cycles: Cycles, profile: Profile) -> float:
+    """The same from the cycles of a channel in all register tiles, `step`: products and weights arrive side by side,
+    the better the less there is of the other; both transforms come on top. `inputs` are vectors of input channels."""
+    images = max(1, bounds(cut.conv.y.shape[0])[0])
+    tiles = usual_tiles(cut.conv, cut.m, images)
+    tile_blocks, groups = -(-tiles // cut.slots), -(-tiles // cut.columns)
+    products = cut.points * groups * (inputs * cut.block * step + len(cut.sizes) * cycles.tile)
+    near = cycles.near if weight_bytes > l2_bytes(profile) // 2 else 0.0
+    loads = weight_bytes * (cycles.far + (tile_blocks - 1) * near)
+    transforms = cut.points * tiles * (inputs * cycles.input + cut.out_blocks * cycles.output)
+    return (float(np.hypot(products, loads)) + transforms) * 4 * cut.block / images

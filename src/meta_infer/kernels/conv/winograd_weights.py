@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
+from meta_infer.ir.loop import Buffer, Expr
 from meta_infer.kernels.conv.conv_shape import pack_weights
 from meta_infer.kernels.conv.winograd_plan import OutRun, WinogradConv
 from meta_infer.kernels.conv.winograd_transforms import (
@@ -21,14 +21,9 @@ from meta_infer.kernels.conv.winograd_transforms import (
     transform_weights,
     transforms,
 )
+from meta_infer.kernels.conv.winograd_walk import transform_launch
 from meta_infer.kernels.kernel import KernelCall
 from meta_infer.support.dtypes import FLOAT32
-
-
-def block_of(b: Builder, plan: WinogradConv, tile: Expr) -> Expr:
-    """The first output block of a register tile; the number of blocks for one beyond the last."""
-    vectors, more = plan.sizes[-1], plan.sizes.count(plan.sizes[-1] + 1)
-    return b.let(tile * vectors + (minimum(tile, more) if more else const(0)), "ob")
 
 
 def pack_transformed(plan: WinogradConv, weight: np.ndarray) -> np.ndarray:
@@ -53,24 +48,12 @@ def pack_taps(plan: WinogradConv, weight: np.ndarray) -> np.ndarray:
     return full.reshape(plan.out_blocks, block, -1, TAPS * TAPS).transpose(0, 2, 3, 1).reshape(-1)
 
 
-def transform_launch(plan: WinogradConv, name: str, taps_name: str, made_name: str) -> KernelCall:
-    """The launch that makes U of what `pack_taps` has packed, a register tile per chunk."""
+def weights_launch(plan: WinogradConv, name: str, taps_name: str, made_name: str) -> KernelCall:
+    """The launch that makes U of what `pack_taps` has packed."""
     b = Builder(f"{name}_weights")
-    taps, made = b.input("taps", FLOAT32), b.output("u", FLOAT32)
-    with b.chunks(len(plan.sizes)) as tile:
-        first = b.let(tile // plan.out_pass * plan.out_pass, "first_tile")
-        out = block_of(b, plan, first)
-        end = block_of(b, plan, b.let(minimum(first + plan.out_pass, len(plan.sizes)), "last_tile"))
-        count = b.let(end - out, "out_blocks")
-        for run in plan.runs:
-            low, high = maximum(tile, run.tile), minimum(tile + 1, run.tile + run.count)
-            with b.loop(b.let(low, "low"), b.let(high, "high"), name="one") as one:
-                block = b.let(run.block + (one - run.tile) * run.vectors, "block")
-                unit = plan.in_blocks * plan.block**2
-                to = b.let((out * plan.points + block - out) * unit, "to")
-                _transform_tile(b, plan, run, (taps, made), block, to, b.let(count * unit, "pitch"))
-    func, dims = b.finish()
-    return KernelCall(func, (taps_name, made_name), dims)
+    buffers = b.input("taps", FLOAT32), b.output("u", FLOAT32)
+    return transform_launch(plan, b, plan.in_blocks * plan.block**2, (taps_name, made_name),
+                            lambda run, block, to, pitch: _transform_tile(b, plan, run, buffers, block, to, pitch))
 
 
 def _transform_tile(b: Builder, plan: WinogradConv, run: OutRun, buffers: tuple[Buffer, Buffer], block: Expr,

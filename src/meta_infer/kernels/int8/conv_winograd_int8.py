@@ -21,12 +21,9 @@ from collections.abc import Iterator, Mapping
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
 from meta_infer.kernels.blocked import operand_layouts
-from meta_infer.kernels.conv.conv_shape import ConvShape
-from meta_infer.kernels.conv.winograd_plan import WinogradConv
-from meta_infer.kernels.conv_chunks import l2_bytes
+from meta_infer.kernels.conv.winograd_knobs import knob_values, winograd_knobs, winograd_refusal, with_knobs
 from meta_infer.kernels.int8.dot_path import PAIRS
 from meta_infer.kernels.int8.dot_tile import most_columns
-from meta_infer.kernels.int8.int8_operands import Int8Operands
 from meta_infer.kernels.int8.winograd_int8_nest import lower_int8_winograd
 from meta_infer.kernels.int8.winograd_int8_plan import (
     Int8Winograd,
@@ -43,21 +40,6 @@ OUTPUTS = {"winograd_int8_f4": 4, "winograd_int8_f2": 2}
 """Rows and columns of outputs that a tile has, by variant."""
 
 
-def _knob_values(cut: WinogradConv) -> dict[str, KnobValue]:
-    return {"vectors": cut.vectors, "columns": cut.columns, "groups": cut.groups, "out_pass": cut.out_pass,
-            "in_pass": cut.in_pass, "ahead": int(cut.is_ahead), "shared": int(cut.is_shared),
-            "at_load": int(cut.is_at_load)}
-
-
-def _with_knobs(problem: tuple[ConvShape, Int8Operands], m: int, values: Mapping[str, KnobValue],
-                profile: Profile) -> Int8Winograd:
-    conv, operands = problem
-    v = {name: int(value) for name, value in values.items()}
-    return Int8Winograd(operands, WinogradConv(
-        conv, m, profile.lanes(INT32), v["vectors"], v["columns"], v["groups"], v["out_pass"], v["in_pass"],
-        bool(v["ahead"]), bool(v["shared"]), bool(v["at_load"])))
-
-
 def _variant(group: Group, plan: Int8Winograd, name: str, profile: Profile) -> Variant:
     conv, block = plan.cut.conv, plan.cut.block
     inputs = operand_layouts(group, plan.operands.extras, conv.y.rank, block) | {conv.x.name: blocked(block)}
@@ -65,7 +47,7 @@ def _variant(group: Group, plan: Int8Winograd, name: str, profile: Profile) -> V
     if plan.cut.is_at_load:
         packed = plan.weight_elements // plan.cut.points * conv.taps * taps_type(plan).bytes
     return Variant("conv_winograd_int8", name, inputs, {out: blocked(block) for out in group.outputs},
-                   knobs=_knob_values(plan.cut), scratch_bytes=plan.scratch_bytes, packed_bytes=packed,
+                   knobs=knob_values(plan.cut), scratch_bytes=plan.scratch_bytes, packed_bytes=packed,
                    flops=conv.flops, cost=expected_cost(plan, profile))
 
 
@@ -81,35 +63,21 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
 def _plan_of(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Int8Winograd:
     problem = winograd_problem(group, profile)
     assert problem is not None
-    return _with_knobs(problem, OUTPUTS[variant.name], {**variant.knobs, **values}, profile)
+    conv, operands = problem
+    return Int8Winograd(operands, with_knobs(conv, OUTPUTS[variant.name], profile.lanes(INT32),
+                                             {**variant.knobs, **values}))
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
     plan = _plan_of(group, variant, {}, profile)
-    tried: dict[str, set[int]] = {
-        "vectors": {1, 2, 3, 4}, "columns": {2, 3, 4, 5, 8, 11}, "groups": {1, 2, 4, 8, 16},
-        "out_pass": {1, 2, 4, 8, len(plan.cut.sizes)}, "in_pass": {4, 8, plan.pairs},
-        "ahead": {0, 1}, "shared": {0, 1}, "at_load": {0, 1},
-    }
-    return tuple(Knob(name, tuple(sorted(values | {int(variant.knobs[name])}))) for name, values in tried.items())
+    return winograd_knobs(variant, plan.cut, {2, 3, 4, 5, 8, 11}, {4, 8, plan.pairs})
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-    full = {**variant.knobs, **values}
     plan = _plan_of(group, variant, values, profile)
-    cut = plan.cut
-    if cut.vectors > cut.out_blocks:
-        return Refusal(full, "shape", f"{cut.vectors} vectors of {cut.out_blocks} output blocks")
-    if cut.columns > most_columns(cut.vectors, PAIRS, profile):
-        return Refusal(full, "registers", f"{cut.vectors} x {cut.columns} sums and their operands")
-    if cut.out_pass > len(cut.sizes) or cut.in_pass > plan.pairs:
-        return Refusal(full, "shape", "a pass of more than there is")
-    if isinstance(cut.tiles, int) and cut.groups > -(-cut.tiles // cut.columns):
-        return Refusal(full, "shape", f"{cut.slots} tiles of {cut.tiles}")
-    most = max(profile.l3_bytes or 0, 4 * l2_bytes(profile))
-    if plan.scratch_bytes > most:
-        return Refusal(full, "cache", f"{plan.scratch_bytes} bytes of scratch are more than {most}")
-    return _variant(group, plan, variant.name, profile)
+    refused = winograd_refusal(knob_values(plan.cut), plan.cut, plan.pairs,
+                               most_columns(plan.cut.vectors, PAIRS, profile), plan.scratch_bytes, profile)
+    return refused or _variant(group, plan, variant.name, profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:

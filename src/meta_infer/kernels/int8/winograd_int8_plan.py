@@ -12,11 +12,17 @@ import numpy as np
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group
-from meta_infer.ir.shapes import bounds, ceildiv, product, usual_upper
 from meta_infer.kernels.conv.conv_shape import ConvShape, any_conv_of
-from meta_infer.kernels.conv.conv_tile import split_evenly
-from meta_infer.kernels.conv.winograd_plan import WinogradConv
-from meta_infer.kernels.conv.winograd_transforms import TAPS
+from meta_infer.kernels.conv.winograd_plan import (
+    Cycles,
+    WinogradConv,
+    best_tile,
+    cost_of,
+    cut_chunks,
+    fits_winograd,
+    odd_lines,
+    usual_tiles,
+)
 from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
 from meta_infer.kernels.int8.dot_path import PAIRS, pairs_of
 from meta_infer.kernels.int8.dot_tile import most_columns, step_cost
@@ -26,14 +32,9 @@ from meta_infer.support.dtypes import INT16, INT32
 
 _MOST_VECTORS = 4
 _ENOUGH_TILES, _MOST_TILES = 16, 64
-_CHUNKS_PER_CORE = 4
 
-# Cycles on an out-of-order core: a vector of either transform, per point; the beginning and end of a register tile;
-# a byte of weights from memory or from the last-level cache. And the share of step_cost's pace that a loop reaches
-# where pairs have the pace of PAIRS.
-_INPUT_CYCLES, _OUTPUT_CYCLES = 2.0, 3.5
-_TILE_CYCLES = 30.0
-_FAR_CYCLES, _NEAR_CYCLES = 0.14, 0.06
+# On an out-of-order core; and the share of step_cost's pace that a loop reaches where pairs have the pace of PAIRS.
+_CYCLES = Cycles(2.0, 3.5, 30.0, 0.14, 0.06)
 _LONG_LOOP = 0.72
 
 
@@ -57,12 +58,12 @@ class Int8Winograd:
     @property
     def input_pitch(self) -> int:
         """Elements from point to point of the transformed input, an odd number of cache lines (winograd_plan.py)."""
-        return _odd_lines(self.pairs * self.cut.slots * self.deep, INT16.bytes)
+        return odd_lines(self.pairs * self.cut.slots * self.deep, INT16.bytes)
 
     @property
     def output_pitch(self) -> int:
         """Elements from point to point of the products."""
-        return _odd_lines(self.cut.pass_blocks * self.cut.slots * self.cut.block, INT32.bytes)
+        return odd_lines(self.cut.pass_blocks * self.cut.slots * self.cut.block, INT32.bytes)
 
     @property
     def half_input(self) -> int:
@@ -87,12 +88,12 @@ class Int8Winograd:
     @property
     def weight_elements(self) -> int:
         """Transformed weights, the padding channels included."""
-        return self.cut.points * self.cut.out_blocks * self.cut.block * self.pairs * self.deep
+        return self.cut.points * self.cut.out_blocks * self.unit
 
-
-def _odd_lines(elements: int, size: int) -> int:
-    """At least `elements` of `size` bytes that fill an odd number of cache lines of 64 bytes."""
-    return (-(-elements * size // 64) | 1) * 64 // size
+    @property
+    def unit(self) -> int:
+        """Weights of an output block at a point."""
+        return self.pairs * self.deep * self.cut.block
 
 
 def largest_sum(operands: Int8Operands) -> int:
@@ -112,15 +113,11 @@ def largest_sum(operands: Int8Operands) -> int:
 def winograd_problem(group: Group, profile: Profile) -> tuple[ConvShape, Int8Operands] | None:
     """3x3, stride 1, no dilation, no groups, channels known at build; None for anything else."""
     operands, found = int8_operands(group), any_conv_of(group)
-    if operands is None or found is None or profile.lanes(INT32) == 1 or found.kernel != (TAPS, TAPS):
+    if operands is None or found is None or profile.lanes(INT32) == 1 or not fits_winograd(found):
         return None
-    conv = replace(found, bias=None)
-    if conv.group != 1 or conv.strides != (1, 1) or conv.dilations != (1, 1) or 0 in conv.y.shape:
+    if min(*found.begin, *found.end) < 0:
         return None
-    if min(*conv.begin, *conv.end) < 0:
-        return None
-    known = isinstance(conv.in_channels, int) and isinstance(conv.out_channels, int)
-    return (conv, operands) if known else None
+    return replace(found, bias=None), operands
 
 
 def is_exact(operands: Int8Operands, m: int) -> bool:
@@ -136,52 +133,26 @@ def is_exact(operands: Int8Operands, m: int) -> bool:
     return True
 
 
-def register_tiles(out_blocks: int, tiles: int | None, profile: Profile) -> list[tuple[int, int]]:
-    """(vectors, columns) that fit the registers, the least predicted time for so many tiles (None: any) first."""
-    shapes = [(v, c) for v in range(1, min(_MOST_VECTORS, out_blocks) + 1)
-              for c in range(1, most_columns(v, PAIRS, profile) + 1)]
-
-    def cost(shape: tuple[int, int]) -> float:
-        vectors, columns = shape
-        per_group = sum(step_cost(v, columns) for v in split_evenly(out_blocks, vectors))
-        return per_group * (-(-tiles // columns) if tiles is not None else 1 / columns)
-
-    return sorted(shapes, key=lambda shape: (cost(shape), -shape[0] * shape[1]))
-
-
 def plan_int8_winograd(conv: ConvShape, operands: Int8Operands, m: int, profile: Profile) -> Int8Winograd:
     """The rule's choice of everything for F(m x m, 3 x 3)."""
     block = profile.lanes(INT32)
     cut = WinogradConv(conv, m, block, 1, 1, 1, 1, 1, is_ahead=False, is_shared=False, is_at_load=True)
-    tiles = usual_upper(product((conv.y.shape[0], *(ceildiv(d, m) for d in conv.out_spatial))))
-    is_static = isinstance(product(conv.y.shape), int)
-    vectors, columns = register_tiles(cut.out_blocks, tiles if is_static else None, profile)[0]
-    everything = len(split_evenly(cut.out_blocks, vectors))
-    all_groups = -(-tiles // columns)
+    tiles = usual_tiles(conv, m, conv.y.shape[0])
+    shapes = [(v, c) for v in range(1, min(_MOST_VECTORS, cut.out_blocks) + 1)
+              for c in range(1, most_columns(v, PAIRS, profile) + 1)]
+    vectors, columns = best_tile(shapes, cut.out_blocks, tiles if isinstance(cut.tiles, int) else None, step_cost)
     each = cut.points * block * (cut.in_blocks * INT16.bytes + cut.out_blocks * INT32.bytes)
     nominal = max(_ENOUGH_TILES, min(l2_bytes(profile) // 2 // each, _MOST_TILES))
-    groups = -(-all_groups // max(1, round(all_groups * columns / nominal)))
-    passes = round(_CHUNKS_PER_CORE * profile.max_workers / -(-all_groups // groups))
-    passes = max(1, min(everything, passes))
-    pairs = -(-cut.in_blocks // 2)
-    in_passes = min(pairs, -(-pairs * 2 * block * block * vectors * INT16.bytes // l1_bytes(profile)))
-    weight_bytes = cut.points * pairs * 2 * cut.out_blocks * block**2 * INT16.bytes
-    chosen = replace(cut, vectors=vectors, columns=columns, groups=groups, out_pass=-(-everything // passes),
-                     in_pass=-(-pairs // in_passes), is_ahead=weight_bytes > l2_bytes(profile) // 2,
-                     is_shared=passes > 1)
-    return Int8Winograd(operands, chosen)
+    groups, out_pass = cut_chunks(cut.out_blocks, vectors, -(-tiles // columns), columns, nominal, profile)
+    chosen = Int8Winograd(operands, replace(cut, vectors=vectors, columns=columns, groups=groups, out_pass=out_pass))
+    in_passes = min(chosen.pairs, -(-chosen.unit * vectors * INT16.bytes // l1_bytes(profile)))
+    return replace(chosen, cut=replace(
+        chosen.cut, in_pass=-(-chosen.pairs // in_passes), is_shared=chosen.cut.passes > 1,
+        is_ahead=chosen.weight_elements * INT16.bytes > l2_bytes(profile) // 2))
 
 
 def expected_cost(plan: Int8Winograd, profile: Profile) -> float:
-    """Float32 operations at peak speed that would take as long as one image (as winograd_plan.expected_cost)."""
+    """Float32 operations at peak speed that would take as long as one image."""
     cut = plan.cut
-    images = max(1, bounds(cut.conv.y.shape[0])[0])
-    tiles = usual_upper(product((images, *(ceildiv(d, cut.m) for d in cut.conv.out_spatial))))
-    tile_blocks, groups = -(-tiles // cut.slots), -(-tiles // cut.columns)
     step = sum(step_cost(v, cut.columns) for v in cut.sizes) / _LONG_LOOP * PAIRS.pace / pairs_of(profile).pace
-    products = cut.points * groups * (plan.pairs * cut.block * step + len(cut.sizes) * _TILE_CYCLES)
-    weight_bytes = plan.weight_elements * INT16.bytes
-    beyond = weight_bytes > l2_bytes(profile) // 2
-    loads = weight_bytes * (_FAR_CYCLES + (tile_blocks - 1) * (_NEAR_CYCLES if beyond else 0.0))
-    transforms = cut.points * tiles * (plan.pairs * _INPUT_CYCLES + cut.out_blocks * _OUTPUT_CYCLES)
-    return (float(np.hypot(products, loads)) + transforms) * 4 * cut.block / images
+    return cost_of(cut, plan.pairs, step, plan.weight_elements * INT16.bytes, _CYCLES, profile)

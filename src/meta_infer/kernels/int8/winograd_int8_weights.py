@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import Buffer, Expr, cast, maximum, minimum, shuffle
+from meta_infer.ir.loop import Buffer, Expr, cast, shuffle
 from meta_infer.kernels.conv.winograd_plan import OutRun
 from meta_infer.kernels.conv.winograd_transforms import TAPS
-from meta_infer.kernels.conv.winograd_weights import block_of
+from meta_infer.kernels.conv.winograd_walk import transform_launch
 from meta_infer.kernels.int8.dot_path import PAIRS
 from meta_infer.kernels.int8.dot_tile import pack_steps
 from meta_infer.kernels.int8.winograd_int8_plan import Int8Winograd
@@ -63,24 +63,12 @@ def pack_taps(plan: Int8Winograd) -> np.ndarray:
     return np.ascontiguousarray(ordered).astype(taps_type(plan).numpy).reshape(-1)
 
 
-def transform_launch(plan: Int8Winograd, name: str, taps_name: str, made_name: str) -> KernelCall:
-    """The launch that makes U of what `pack_taps` has packed, a register tile per chunk."""
-    b, cut = Builder(f"{name}_weights"), plan.cut
-    taps, made = b.input("taps", taps_type(plan)), b.output("u", INT16)
-    with b.chunks(len(cut.sizes)) as tile:
-        first = b.let(tile // cut.out_pass * cut.out_pass, "first_tile")
-        out = block_of(b, cut, first)
-        end = block_of(b, cut, b.let(minimum(first + cut.out_pass, len(cut.sizes)), "last_tile"))
-        count = b.let(end - out, "out_blocks")
-        for run in cut.runs:
-            low, high = maximum(tile, run.tile), minimum(tile + 1, run.tile + run.count)
-            with b.loop(b.let(low, "low"), b.let(high, "high"), name="one") as one:
-                block = b.let(run.block + (one - run.tile) * run.vectors, "block")
-                unit = plan.pairs * plan.deep * cut.block
-                to = b.let((out * cut.points + block - out) * unit, "to")
-                _transform_tile(b, plan, run, (taps, made), block, to, b.let(count * unit, "pitch"))
-    func, dims = b.finish()
-    return KernelCall(func, (taps_name, made_name), dims)
+def weights_launch(plan: Int8Winograd, name: str, taps_name: str, made_name: str) -> KernelCall:
+    """The launch that makes U of what `pack_taps` has packed."""
+    b = Builder(f"{name}_weights")
+    buffers = b.input("taps", taps_type(plan)), b.output("u", INT16)
+    return transform_launch(plan.cut, b, plan.unit, (taps_name, made_name),
+                            lambda run, block, to, pitch: _transform_tile(b, plan, run, buffers, block, to, pitch))
 
 
 def _transform_tile(b: Builder, plan: Int8Winograd, run: OutRun, buffers: tuple[Buffer, Buffer], block: Expr,
