@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from meta_infer.hardware.profile import Profile
 
+LINE_BYTES = 64
+"""Of a cache line, on every chip of the catalog."""
+
 # A chunk is work for about 100 us on one core; below this many chunks threads would stand idle.
 _CHUNK_FLOPS = 6e6
 # One that streams its weights from beyond L2 may be longer: the more lines share them, the fewer times they come.

@@ -19,8 +19,10 @@ from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, Var, const, mad, maximum, minimum, splat
 from meta_infer.kernels.abreast import apply_abreast
+from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.kernels.math_use import uses_math
 from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs
+from meta_infer.support.dtypes import FLOAT32
 
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
 _IN_FLIGHT = 8
@@ -29,8 +31,8 @@ _STRAIGHT_MADS = 400
 _MOST_COLUMNS = 14
 # Columns whose epilogues run abreast where they call math functions; vectors have powers of two of lanes.
 _ABREAST = 4
-# Elements of a cache line of 64 bytes.
-_LINE = 16
+# Elements of a cache line.
+_LINE = LINE_BYTES // FLOAT32.bytes
 
 
 def split_evenly(total: int, largest: int) -> list[int]:

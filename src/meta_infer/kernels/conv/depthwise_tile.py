@@ -20,11 +20,13 @@ from meta_infer.ir.loop import Buffer, Expr, const, mad, maximum, minimum
 from meta_infer.kernels.conv.conv_direct import column_runs, kernel_rows
 from meta_infer.kernels.conv.conv_shape import ConvShape
 from meta_infer.kernels.conv.conv_tile import Accumulators, Bounds, Taps, start_tile
+from meta_infer.kernels.conv_chunks import LINE_BYTES
+from meta_infer.support.dtypes import FLOAT32
 
 # Kinds of column tiles beyond which border columns go one by one.
 _MOST_KINDS = 8
-# Elements of a cache line of 64 bytes.
-_LINE = 16
+# Elements of a cache line.
+_LINE = LINE_BYTES // FLOAT32.bytes
 
 Finish = Callable[[Accumulators, Expr, Expr], None]
 """Takes one row of results: ([1][column], row, first column)."""

@@ -17,6 +17,7 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum, select, splat
 from meta_infer.kernels.conv.winograd_plan import WinogradConv
 from meta_infer.kernels.conv.winograd_transforms import emit_program, linear_program, transforms
+from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.support.dtypes import FLOAT32
 
 
@@ -60,8 +61,8 @@ def tile_rows(b: Builder, plan: WinogradConv, tiles: TileBlock) -> Iterator[Tile
                       b.let(begin - tiles.first, "slot"), b.let(end - begin, "count"))
 
 
-LINE = 16
-"""Elements of a cache line of 64 bytes."""
+# Elements of a cache line.
+_LINE = LINE_BYTES // FLOAT32.bytes
 
 Vertical = Callable[[Expr, Sequence[Expr]], None]
 """Stores the transformed values of a column."""
@@ -136,7 +137,7 @@ class InputTransform:
         with b.loop(0, side, name="r") as r, b.loop(0, row.count, name="t") as t:
             line = maximum(minimum(row.y - plan.conv.begin[0] + r, height - 1), 0)
             ahead = b.let(((image + line) * width + row.x + t * plan.m) * block, "ahead")
-            for offset in range(0, plan.m * block, LINE):
+            for offset in range(0, plan.m * block, _LINE):
                 b.prefetch(self.x, ahead + offset)
             values = [b.let(b.load(self.half, r * pitch + (t * plan.m + c) * block, block), "d") for c in range(side)]
             place = b.let(to + r * (side * plan.input_pitch) + t * block, "place")

@@ -38,11 +38,12 @@ from meta_infer.kernels.conv.winograd_walk import (
     write_output,
 )
 from meta_infer.kernels.conv.winograd_weights import pack_taps, pack_transformed, weights_launch
+from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
 from meta_infer.support.dtypes import FLOAT32
 
-# Elements of a cache line of 64 bytes.
-_LINE = 16
+# Elements of a cache line.
+_LINE = LINE_BYTES // FLOAT32.bytes
 # Larger bodies are loops over the input channels of a block instead of straight code.
 _STRAIGHT_MADS = 400
 # Input blocks of a chunk of the launch that transforms the input.

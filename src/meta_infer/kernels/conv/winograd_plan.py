@@ -18,7 +18,7 @@ from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.conv.conv_shape import ConvShape
 from meta_infer.kernels.conv.conv_tile import most_columns, simd_registers, split_evenly
 from meta_infer.kernels.conv.winograd_transforms import TAPS
-from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
+from meta_infer.kernels.conv_chunks import LINE_BYTES, l1_bytes, l2_bytes
 from meta_infer.support.dtypes import FLOAT32
 
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
@@ -181,8 +181,8 @@ class WinogradConv:
 
 
 def odd_lines(elements: int, size: int) -> int:
-    """At least `elements` of `size` bytes that fill an odd number of cache lines of 64 bytes."""
-    return (-(-elements * size // 64) | 1) * 64 // size
+    """At least `elements` of `size` bytes that fill an odd number of cache lines."""
+    return (-(-elements * size // LINE_BYTES) | 1) * LINE_BYTES // size
 
 
 def fits_winograd(conv: ConvShape) -> bool:

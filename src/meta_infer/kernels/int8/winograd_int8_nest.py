@@ -32,6 +32,7 @@ from meta_infer.kernels.conv.winograd_walk import (
     whole_lowering,
     write_output,
 )
+from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.kernels.int8.dot_path import PAIRS
 from meta_infer.kernels.int8.dot_tile import multiply
 from meta_infer.kernels.int8.winograd_int8_input import Int8InputTransform
@@ -41,8 +42,8 @@ from meta_infer.kernels.int8.winograd_int8_weights import pack_taps, pack_transf
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
 from meta_infer.support.dtypes import INT16, INT32
 
-# Elements of int16 in a cache line of 64 bytes.
-_LINE = 32
+# Elements of int16 in a cache line.
+_LINE = LINE_BYTES // INT16.bytes
 # Pairs of input blocks of a chunk of the launch that transforms the input.
 _SHARE = 4
 

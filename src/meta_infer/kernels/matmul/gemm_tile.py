@@ -19,6 +19,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, Operand, Type, bitcast, cast, const, mad, maximum, minimum, splat
 from meta_infer.ir.shapes import Dim
+from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.support.dtypes import (
     FLOAT16,
     FLOAT32,
@@ -39,8 +40,6 @@ DTYPES = (FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UI
 _CHAINS = 8
 # Vector registers of the narrowest file among the targets (x86 without AVX-512, 32-bit Arm).
 _REGISTERS = 16
-# Bytes that a fetch brings.
-_LINE = 64
 # Short tiles leave the fetching to the processor: they stream, and their own loads keep it busy.
 FEWEST_ROWS_TO_FETCH = 3
 
@@ -133,7 +132,7 @@ class Ahead:
 
 def steps_in_line(step: int, dtype: DType, unroll: int) -> int:
     """Steps, a divisor of `unroll`, that stay within a line of the cache when each moves on by `step` elements."""
-    most = _LINE // (dtype.bytes * max(step, 1))
+    most = LINE_BYTES // (dtype.bytes * max(step, 1))
     return next((steps for steps in (8, 4, 2) if steps <= min(most, unroll)), 1)
 
 

@@ -24,7 +24,7 @@ from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, mad, minimum, reduce, splat
 from meta_infer.ir.shapes import Dim, product, usual_upper
 from meta_infer.kernels.collapse import collapse, keeps_shape, operand_values, unflatten
-from meta_infer.kernels.conv_chunks import l2_bytes
+from meta_infer.kernels.conv_chunks import LINE_BYTES, l2_bytes
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.matmul.gemm_block import Factors, Finish, Spot, finish_block, make_finish, multiply_block
 from meta_infer.kernels.matmul.gemm_tile import Ahead, Tile
@@ -34,8 +34,8 @@ from meta_infer.support.dtypes import FLOAT32, INT32
 # Rows up to which weights are expanded in registers.
 _FEW = 8
 _FEW_ROWS = 2
-# Words of a cache line of 64 bytes.
-_LINE = 16
+# Words of a cache line.
+_LINE = LINE_BYTES // FLOAT32.bytes
 _MANY_ROWS = 144
 _TILE_ROWS = 6
 # Bytes of words of a chunk where few rows pass: tens of microseconds.

@@ -16,7 +16,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Layout
-from meta_infer.ir.loop import Expr, Type, const, minimum
+from meta_infer.ir.loop import Buffer, Expr, Type, const, minimum
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.kernels.kernel import KernelCall, Lowering
 from meta_infer.kernels.lane_transpose import transpose_lanes
@@ -64,37 +64,76 @@ def _tiles(b: Builder, block: int, first: Expr, last: Expr, whole: Callable[[Exp
         single(p)
 
 
-def _to_blocked(value: Value, target: Layout) -> KernelCall:
-    shape, block = _fold(value, target.axis), target.block
-    b = Builder("to_blocked")
+@dataclass(frozen=True)
+class _Plane:
+    """A plane of one block: where it begins in the plain tensor and in the blocked one, and what moves it."""
+
+    b: Builder
+    x: Buffer
+    y: Buffer
+    plain: Expr
+    blocked: Expr
+    positions: Expr
+    block: int
+
+    def plain_at(self, channel: int, p: Expr) -> Expr:
+        return self.plain + channel * self.positions + p
+
+
+Move = Callable[[_Plane, Expr, int], None]
+"""Moves so many channels of a block at position p, or of as many positions from p on as a block has lanes."""
+
+
+def _convert(value: Value, layout: Layout, name: str, starts: tuple[str, str], whole: Move, single: Move) -> KernelCall:
+    """Planes between the plain layout and `layout`; `starts` are names for where one begins in either."""
+    shape, block = _fold(value, layout.axis), layout.block
+    b = Builder(name)
     x, y = b.input("source", value.dtype), b.output("target", value.dtype)
     per_image = -(-shape.channels // block)
-    zero = const(0, Type(value.dtype, block))
-    with plane_chunks(b, product((shape.before, per_image)), shape.positions, 1.0, block) as (plane, first, last):
+    with plane_chunks(b, product((shape.before, per_image)), shape.positions, 1.0, block) as (index, first, last):
         positions = b.dim(shape.positions)
-        channel = b.let(plane % per_image * block, "channel")
-        at = b.let((plane // per_image * shape.channels + channel) * positions, "at")
-        to = b.let(plane * positions * block, "to")
+        channel = b.let(index % per_image * block, "channel")
+        plane = _Plane(b, x, y, b.let((index // per_image * shape.channels + channel) * positions, starts[0]),
+                       b.let(index * positions * block, starts[1]), positions, block)
         inside = b.let(minimum(const(shape.channels) - channel, block), "inside")
 
         def move(channels: int) -> None:
-            def whole(p: Expr) -> None:
-                rows = [b.let(b.load(x, at + c * positions + p, block), "r") for c in range(channels)]
-                rows += [zero] * (block - channels)
-                for i, row in enumerate(transpose_lanes(b, rows)):
-                    b.store(y, to + (p + i) * block, row)
-
-            def single(p: Expr) -> None:
-                for c in range(channels):
-                    b.store(y, to + p * block + c, b.load(x, at + c * positions + p))
-                for c in range(channels, block):
-                    b.store(y, to + p * block + c, const(0, Type(value.dtype)))
-
-            _tiles(b, block, first, last, whole, single)
+            _tiles(b, block, first, last, lambda p: whole(plane, p, channels), lambda p: single(plane, p, channels))
 
         _by_channels(b, shape.channels, block, inside, move)
     func, dims = b.finish()
     return KernelCall(func, ("source", "target"), dims)
+
+
+def _to_blocked(value: Value, target: Layout) -> KernelCall:
+    zero = const(0, Type(value.dtype, target.block))
+
+    def whole(at: _Plane, p: Expr, channels: int) -> None:
+        rows = [at.b.let(at.b.load(at.x, at.plain_at(c, p), at.block), "r") for c in range(channels)]
+        rows += [zero] * (at.block - channels)
+        for i, row in enumerate(transpose_lanes(at.b, rows)):
+            at.b.store(at.y, at.blocked + (p + i) * at.block, row)
+
+    def single(at: _Plane, p: Expr, channels: int) -> None:
+        for c in range(channels):
+            at.b.store(at.y, at.blocked + p * at.block + c, at.b.load(at.x, at.plain_at(c, p)))
+        for c in range(channels, at.block):
+            at.b.store(at.y, at.blocked + p * at.block + c, const(0, Type(value.dtype)))
+
+    return _convert(value, target, "to_blocked", ("at", "to"), whole, single)
+
+
+def _to_plain(value: Value, source: Layout) -> KernelCall:
+    def whole(at: _Plane, p: Expr, channels: int) -> None:
+        rows = [at.b.let(at.b.load(at.x, at.blocked + (p + i) * at.block, at.block), "r") for i in range(at.block)]
+        for c, row in enumerate(transpose_lanes(at.b, rows)[:channels]):
+            at.b.store(at.y, at.plain_at(c, p), row)
+
+    def single(at: _Plane, p: Expr, channels: int) -> None:
+        for c in range(channels):
+            at.b.store(at.y, at.plain_at(c, p), at.b.load(at.x, at.blocked + p * at.block + c))
+
+    return _convert(value, source, "to_plain", ("to", "at"), whole, single)
 
 
 def _by_channels(b: Builder, channels: int, block: int, inside: Expr, move: Callable[[int], None]) -> None:
@@ -110,35 +149,6 @@ def _by_channels(b: Builder, channels: int, block: int, inside: Expr, move: Call
         move(block)
     with b.otherwise():
         move(left)
-
-
-def _to_plain(value: Value, source: Layout) -> KernelCall:
-    shape, block = _fold(value, source.axis), source.block
-    b = Builder("to_plain")
-    x, y = b.input("source", value.dtype), b.output("target", value.dtype)
-    per_image = -(-shape.channels // block)
-    with plane_chunks(b, product((shape.before, per_image)), shape.positions, 1.0, block) as (plane, first, last):
-        positions = b.dim(shape.positions)
-        channel = b.let(plane % per_image * block, "channel")
-        to = b.let((plane // per_image * shape.channels + channel) * positions, "to")
-        at = b.let(plane * positions * block, "at")
-        inside = b.let(minimum(const(shape.channels) - channel, block), "inside")
-
-        def move(channels: int) -> None:
-            def whole(p: Expr) -> None:
-                rows = [b.let(b.load(x, at + (p + i) * block, block), "r") for i in range(block)]
-                for c, row in enumerate(transpose_lanes(b, rows)[:channels]):
-                    b.store(y, to + c * positions + p, row)
-
-            def single(p: Expr) -> None:
-                for c in range(channels):
-                    b.store(y, to + c * positions + p, b.load(x, at + p * block + c))
-
-            _tiles(b, block, first, last, whole, single)
-
-        _by_channels(b, shape.channels, block, inside, move)
-    func, dims = b.finish()
-    return KernelCall(func, ("source", "target"), dims)
 
 
 def _reblock(value: Value, source: Layout, target: Layout) -> KernelCall:
