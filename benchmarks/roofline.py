@@ -253,12 +253,17 @@ def cells(row: NetworkRow) -> tuple[str, ...]:
             f"{row.peak / 1e9:.0f}", f"{worst.gap:.0%} {worst.label}")
 
 
+# Characters of a model's name and sizes in the summary: exporters make long names of dimensions.
+_LONGEST = 28
+
+
 def print_table(rows: Sequence[NetworkRow], markdown: bool) -> None:
     lines = [HEAD, *map(cells, rows)]
     if markdown:
         lines.insert(1, ("---", *["---:"] * (len(HEAD) - 2), "---"))
         print("\n".join("| " + " | ".join(line) + " |" for line in lines))
         return
+    lines = [(line[0][:_LONGEST], *line[1:]) for line in lines]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
     for line in lines:
         print("  ".join(text.ljust(w) if i in (0, len(HEAD) - 1) else text.rjust(w)
