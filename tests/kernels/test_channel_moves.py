@@ -51,6 +51,14 @@ def test_shuffles(a: int, b: int, groups: int, size: tuple[int, int], slices: bo
     assert check_case(case, CHANNEL_MOVES, rtol=0, atol=0, profile=profile) == 1
 
 
+def test_chunks_of_all_sizes() -> None:
+    rng = np.random.default_rng(2)
+    assert check_case(shuffled(rng, 9, 7, 2, (2, 71), True), CHANNEL_MOVES, 0, 0, all_corners=True) == 3
+    assert check_case(shuffled(rng, 3, 3, 2, (5, 7), False), CHANNEL_MOVES, 0, 0, all_corners=True) == 2
+    parts = {"x": random(rng, 2, 5, 9, 31), "y": random(rng, 2, 4, 9, 31)}
+    assert check_case(make_group("Concat", parts, {"axis": 1}), CONCAT, 0, 0, all_corners=True) == 4
+
+
 def test_dynamic_positions() -> None:
     assert check_case(shuffled(np.random.default_rng(1), 9, 3, 2, (4, 11), True, True), CHANNEL_MOVES, 0, 0) == 1
 

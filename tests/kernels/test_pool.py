@@ -8,7 +8,7 @@ import pytest
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.image.global_pool import GLOBAL_POOL
 from meta_infer.kernels.image.pool import POOL
-from meta_infer.kernels.kernel import Kernel
+from meta_infer.kernels.kernel import Kernel, Refusal
 
 from .conv_cases import PROFILES, random
 from .harness import Case, Step, check_case, make_group
@@ -54,6 +54,18 @@ def test_average_that_counts_padding(index: int) -> None:
     assert check(pool_case("AveragePool", shape, attrs | {"count_include_pad": True}), POOL, index) == 2
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_all_corners(op: str) -> None:
+    """Tiles of one column and of more than fit between the borders, chunks of a line and of whole planes."""
+    attrs = {"kernel_shape": (3, 2), "strides": (1, 2), "pads": (1, 1, 0, 1)}
+    for dynamic in (False, True):
+        assert check_case(pool_case(op, (2, 9, 10, 31), attrs, dynamic), POOL, all_corners=True) >= 10
+    narrow = pool_case(op, (1, 9, 40, 5), attrs)
+    (blocked, *_) = POOL.variants(narrow.group, PROFILES[0])
+    found = POOL.tune(narrow.group, blocked, {"columns": 12}, PROFILES[0])
+    assert isinstance(found, Refusal) and found.reason == "shape"
+
+
 def test_integer_maximum_is_plain() -> None:
     x = np.random.default_rng(1).integers(-128, 127, (1, 3, 6, 6)).astype(np.int8)
     attrs = {"kernel_shape": (2, 2), "strides": (1, 1), "pads": (1, 1, 0, 0), "dilations": (1, 1), "ceil_mode": False}
@@ -73,3 +85,11 @@ def test_global(shape: tuple[int, ...], op: str, dynamic: bool) -> None:
     ones = (1,) * (len(shape) - 2)
     steps = (Step("Mul", {"s": random(np.random.default_rng(3), shape[1], *ones)}),)
     assert check(pool_case(op, shape, {}, dynamic, steps), GLOBAL_POOL, len(shape)) == 3
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_global_at_all_corners(op: str) -> None:
+    """Planes of a few vectors and some more; chunks of one plane, and of more than there are."""
+    for shape in ((3, 19, 9, 11), (2, 70, 3)):
+        variants = list(GLOBAL_POOL.variants(pool_case(op, shape, {}).group, PROFILES[0]))
+        assert check_case(pool_case(op, shape, {}), GLOBAL_POOL, 1e-5, 1e-5, all_corners=True) > 2 * len(variants)

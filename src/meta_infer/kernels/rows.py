@@ -43,10 +43,13 @@ def unravel(b: Builder, flat: Expr, shape: Shape) -> tuple[Expr, ...]:
 
 
 @contextmanager
-def each_row(b: Builder, shape: Shape) -> Iterator[tuple[tuple[Expr, ...], Expr]]:
-    """For every row of a tensor: (coordinates of the axes before the last, flat index of its first element)."""
+def each_row(b: Builder, shape: Shape, grain: int = GRAIN) -> Iterator[tuple[tuple[Expr, ...], Expr]]:
+    """For every row of a tensor: (coordinates of the axes before the last, flat index of its first element).
+
+    A chunk is as many rows as have `grain` elements, one at least.
+    """
     rows, width = b.dim(product(shape[:-1])), b.dim(shape[-1] if shape else 1)
-    per_chunk = maximum(const(GRAIN) // maximum(width, 1), 1)
+    per_chunk = maximum(const(grain) // maximum(width, 1), 1)
     with b.chunks((rows + per_chunk - 1) // per_chunk) as chunk:
         per_chunk = b.let(per_chunk, "rows")
         start = b.let(chunk * per_chunk, "start")

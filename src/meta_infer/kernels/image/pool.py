@@ -4,14 +4,15 @@
         for tile of output columns whose windows lie inside the image:  registers;  for tap:  max or add;  epilogue
         the other columns one by one, over the part of the window that meets the image
 
-An element is a vector of channels when blocked and a single number when plain; the code is the same.
+An element is a vector of channels when blocked and a single number when plain; the code is the same. Knobs: `columns`
+of a tile, and `lines`, output rows of a chunk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,16 +21,18 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, Type, cast, const, maximum, minimum
-from meta_infer.ir.shapes import product
+from meta_infer.ir.shapes import Dim, product, usual_upper
 from meta_infer.kernels.blocked import blockable, blocks, operand_layouts
 from meta_infer.kernels.fold import identity
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
-from meta_infer.kernels.plane_chunks import plane_chunks
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.plane_chunks import cut_planes, lines_knob, lines_refusal, plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
 from meta_infer.ops.attrs import ints_of
 from meta_infer.support.dtypes import FLOAT32
 
-_COLUMNS = 8
+COLUMNS = 8
+"""Of a tile where nothing else has been chosen."""
+_COLUMNS = (1, 2, 4, 8, 12)
 # More taps of a row than this are a loop.
 _STRAIGHT_TAPS = 8
 
@@ -83,8 +86,42 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     others = [n for n in group.inputs if n != pool.x.name]
     if block > 1 and pool.x.dtype == FLOAT32 and blockable(group):
         inputs = operand_layouts(group, others, pool.y.rank, block) | {pool.x.name: blocked(block)}
-        yield Variant("pool", "blocked", inputs, {n: blocked(block) for n in group.outputs})
-    yield Variant("pool", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs})
+        outputs = {n: blocked(block) for n in group.outputs}
+        yield Variant("pool", "blocked", inputs, outputs, _default(pool, block))
+    yield Variant("pool", "plain", {n: PLAIN for n in group.inputs}, {n: PLAIN for n in group.outputs},
+                  _default(pool, 1))
+
+
+def _planes(pool: PoolShape, lanes: int) -> Dim:
+    return product((pool.y.shape[0], blocks(pool.y.shape[1], lanes) if lanes > 1 else pool.y.shape[1]))
+
+
+def _line_work(pool: PoolShape) -> float:
+    work = float(np.prod(pool.kernel))
+    for dim in pool.out_spatial[1:]:
+        work *= dim if isinstance(dim, int) else 64
+    return work
+
+
+def _default(pool: PoolShape, lanes: int) -> dict[str, KnobValue]:
+    return {"columns": COLUMNS, "lines": cut_planes(_planes(pool, lanes), pool.out_spatial[0], _line_work(pool))[1]}
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    pool = pool_of(group)
+    assert pool is not None, "no variant was offered for this group"
+    return Knob("columns", _COLUMNS), lines_knob(int(variant.knobs["lines"]), pool.out_spatial[0])
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    pool, full = pool_of(group), {**variant.knobs, **values}
+    assert pool is not None, "no variant was offered for this group"
+    columns, width = int(full["columns"]), max(1, usual_upper(pool.out_spatial[-1]))
+    if columns != COLUMNS and not 0 < columns <= width:
+        return Refusal(full, "shape", f"tiles of {columns} columns of {width}")
+    if columns > profile.vector_registers - 2:
+        return Refusal(full, "registers", f"{columns} accumulators of {profile.vector_registers} registers")
+    return lines_refusal(full, pool.out_spatial[0]) or replace(variant, knobs=full)
 
 
 def window(b: Builder, pool: PoolShape, axis: int, at: Expr) -> tuple[Expr, Expr]:
@@ -163,8 +200,8 @@ def _inner_columns(b: Builder, pool: PoolShape) -> tuple[Expr, Expr]:
     return low, b.let(maximum(minimum(maximum(reach, 0) // stride, width), low), "inner_high")
 
 
-def pool_row(b: Builder, code: PoolPlane, outer: Sequence[Expr]) -> None:
-    """All columns of the output row at `outer`."""
+def pool_row(b: Builder, code: PoolPlane, outer: Sequence[Expr], columns: int = COLUMNS) -> None:
+    """All columns of the output row at `outer`, `columns` of them at a time where windows lie inside."""
     pool = code.pool
     windows = [window(b, pool, axis, at) for axis, at in enumerate(outer)]
     counted: Expr = const(1)
@@ -172,9 +209,9 @@ def pool_row(b: Builder, code: PoolPlane, outer: Sequence[Expr]) -> None:
         counted = counted * _counted(b, pool, axis, at, windows[axis])
     counted = b.let(counted, "counted")
     low, high = _inner_columns(b, pool)
-    whole = b.let(low + (high - low) // _COLUMNS * _COLUMNS, "whole")
-    with b.loop(low, whole, _COLUMNS, name="column") as column:
-        code.columns(_COLUMNS, column, None, outer, windows, counted * pool.kernel[-1])
+    whole = b.let(low + (high - low) // columns * columns, "whole")
+    with b.loop(low, whole, columns, name="column") as column:
+        code.columns(columns, column, None, outer, windows, counted * pool.kernel[-1])
     for first, last in ((const(0), low), (whole, b.dim(pool.out_spatial[-1]))):
         with b.loop(first, last, name="column") as column:
             taps = window(b, pool, len(outer), column)
@@ -189,10 +226,9 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     b = Builder("max_pool" if pool.is_max else "sum_pool" if pool.is_sum else "average_pool")
     buffers = bind(b, group)
     channels = blocks(pool.y.shape[1], lanes) if lanes > 1 else pool.y.shape[1]
-    line_work = float(np.prod(pool.kernel))
-    for dim in pool.out_spatial[1:]:
-        line_work *= dim if isinstance(dim, int) else 64
-    with plane_chunks(b, product((pool.y.shape[0], channels)), pool.out_spatial[0], line_work) as (plane, y0, y1):
+    columns, lines = int(variant.knobs["columns"]), int(variant.knobs["lines"])
+    chunks = plane_chunks(b, _planes(pool, lanes), pool.out_spatial[0], _line_work(pool), rows=lines)
+    with chunks as (plane, y0, y1):
         n, channel = b.let(plane // b.dim(channels), "n"), b.let(plane % b.dim(channels) * lanes, "channel")
         count = channel_count(b, pool.y.shape, 1, channel, lanes) if lanes > 1 else None
         first = plane
@@ -209,9 +245,9 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
                 known = apply_nodes(b, group.epilogue, group.values, {pool.y.name: value}, buffers, layouts, point)
                 store_outputs(b, group, known, buffers, layouts, point)
 
-            pool_row(b, PoolPlane(b, pool, buffers[pool.x.name], lanes, first, finish), outer)
+            pool_row(b, PoolPlane(b, pool, buffers[pool.x.name], lanes, first, finish), outer, columns)
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-POOL = Kernel("pool", ("MaxPool", "AveragePool", "SumPool"), _variants, _lower)
+POOL = Kernel("pool", ("MaxPool", "AveragePool", "SumPool"), _variants, _lower, _knobs, _tune)

@@ -16,12 +16,12 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import Buffer, Expr, const
-from meta_infer.ir.shapes import product, usual_upper
+from meta_infer.ir.shapes import product
 from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.image.resize_rows import RowsResize, lower_rows
 from meta_infer.kernels.image.resize_taps import TRANSFORMS, AxisResize, Tap
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
-from meta_infer.kernels.plane_chunks import cut_planes
+from meta_infer.kernels.plane_chunks import cut_planes, lines_knob, lines_refusal
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import copy_lanes, each_row, strides_of
 from meta_infer.ops.attrs import floats_of
@@ -73,16 +73,14 @@ def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]
     plan = _rows(group, variant.name, 0, profile)
     if plan is None or not variant.knobs:
         return ()
-    lines, height = int(variant.knobs["lines"]), max(1, usual_upper(plan.vertical.out))
-    return (Knob("lines", tuple(sorted({max(1, lines // 4), lines, min(4 * lines, height), height}))),)
+    return (lines_knob(int(variant.knobs["lines"]), plan.vertical.out),)
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
     full = {**variant.knobs, **values}
     plan = _rows(group, variant.name, 0, profile)
-    if plan is not None and full and not 0 < int(full["lines"]) <= max(1, usual_upper(plan.vertical.out)):
-        return Refusal(full, "shape", f"chunks of {full['lines']} lines of {plan.vertical.out}")
-    return Variant("resize", variant.name, variant.inputs, variant.outputs, full)
+    refused = lines_refusal(full, plan.vertical.out) if plan is not None and full else None
+    return refused or Variant("resize", variant.name, variant.inputs, variant.outputs, full)
 
 
 def _weighted_sum(b: Builder, taps: Sequence[Sequence[Tap]], strides: Sequence[Expr], base: Expr,

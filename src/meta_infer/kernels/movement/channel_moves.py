@@ -5,14 +5,14 @@
 Whatever moves whole channels is a table: channel c of the result is channel j of source i. Of each block of the result
 it is known at build which blocks of which sources hold its lanes, so they are loaded and merged in registers:
 
-    chunk: image n, some positions
+    chunk: image n, some positions (the knob `positions`)
         for block of each result:  for position:  y[block] = shuffle(x_i[block], x_k[block], ...)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,12 +24,11 @@ from meta_infer.ir.loop import Buffer, Expr, Type, const, minimum, shuffle
 from meta_infer.ir.shapes import ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.guess import ELEMENT_COST
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.ops.attrs import dims_of, ints_of
 from meta_infer.support.dtypes import FLOAT32
 
-_POSITIONS = 64
-"""Positions of a chunk."""
+_POSITIONS = (16, 64, 256)
 _MOST_BLOCKS = 300
 
 
@@ -97,7 +96,20 @@ def moves_variant(group: Group, moves: ChannelMoves, kernel: str, name: str, pro
     if block == 1 or not 0 < count <= _MOST_BLOCKS:
         return None
     return Variant(kernel, name, {n: blocked(block) for n in moves.sources}, {n: blocked(block) for n in group.outputs},
-                   cost=1.5 * ELEMENT_COST * elements)
+                   {"positions": 64}, cost=1.5 * ELEMENT_COST * elements)
+
+
+def moves_knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return (Knob("positions", _POSITIONS),)
+
+
+def tune_moves(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    full = {**variant.knobs, **values}
+    positions, plane = int(full["positions"]), usual_upper(product(group.values[group.outputs[0]].shape[2:]))
+    cuts_alike = any(plane <= other for other in _POSITIONS if other < positions)
+    if positions != variant.knobs["positions"] and (positions < 1 or cuts_alike):
+        return Refusal(full, "shape", f"chunks of {positions} of {plane} positions")
+    return replace(variant, knobs=full)
 
 
 def _merge(b: Builder, parts: Mapping[tuple[int, int], Expr], lanes: Sequence[tuple[tuple[int, int], int] | None],
@@ -118,18 +130,18 @@ def _merge(b: Builder, parts: Mapping[tuple[int, int], Expr], lanes: Sequence[tu
     return result
 
 
-def lower_moves(group: Group, moves: ChannelMoves, profile: Profile, name: str) -> Lowering:
+def lower_moves(group: Group, moves: ChannelMoves, variant: Variant, profile: Profile, name: str) -> Lowering:
     """The loop nest of the module's note."""
-    block = profile.lanes(FLOAT32)
+    block, positions = profile.lanes(FLOAT32), int(variant.knobs["positions"])
     b = Builder(name)
     buffers = {n: b.input("x", FLOAT32) for n in moves.sources} | {n: b.output("y", FLOAT32) for n in group.outputs}
     first = group.values[moves.sources[0]]
     plane = product(first.shape[2:])
-    parts = ceildiv(plane, _POSITIONS)
+    parts = ceildiv(plane, positions)
     counts = {n: blocks(group.values[n].shape[1], block) for n in (*moves.sources, *group.outputs)}
     with b.chunks(b.dim(first.shape[0] * parts)) as chunk:
-        n, p0 = b.let(chunk // b.dim(parts), "n"), b.let(chunk % b.dim(parts) * _POSITIONS, "p0")
-        p1 = b.let(minimum(p0 + _POSITIONS, b.dim(plane)), "p1")
+        n, p0 = b.let(chunk // b.dim(parts), "n"), b.let(chunk % b.dim(parts) * positions, "p0")
+        p1 = b.let(minimum(p0 + positions, b.dim(plane)), "p1")
         for out, table in moves.tables.items():
             for m in range(counts[out]):
                 lanes = [((i, c // block), c % block) for i, c in table[m * block:(m + 1) * block]]
@@ -158,7 +170,7 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     moves = moves_of(group)
     assert moves is not None
-    return lower_moves(group, moves, profile, "channel_moves")
+    return lower_moves(group, moves, variant, profile, "channel_moves")
 
 
-CHANNEL_MOVES = Kernel("channel_moves", ("Concat", "Transpose", "Slice"), _variants, _lower)
+CHANNEL_MOVES = Kernel("channel_moves", ("Concat", "Transpose", "Slice"), _variants, _lower, moves_knobs, tune_moves)

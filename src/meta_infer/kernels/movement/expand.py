@@ -12,16 +12,17 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Expr, const, select, splat
 from meta_infer.ir.shapes import Dim
+from meta_infer.kernels.grain import grain_knob, output_rows, tune_grain
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind, flat_index
-from meta_infer.kernels.rows import along_row, copy_lanes, copy_run, each_row
+from meta_infer.kernels.rows import GRAIN, along_row, copy_lanes, copy_run, each_row
 from meta_infer.ops.broadcast import may_be_one
 
 
 def variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if group.epilogue or group.prologue:
         return
-    yield Variant("expand", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    yield Variant("expand", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN}, {"grain": GRAIN})
 
 
 def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
@@ -31,7 +32,7 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
     src, dst = buffers[value.name], buffers[out.name]
     lanes = copy_lanes(profile, src.dtype)
     lead = out.rank - value.rank
-    with each_row(b, out.shape) as (coords, base):
+    with each_row(b, out.shape, int(variant.knobs["grain"])) as (coords, base):
         full = (*coords, const(0))
         at = b.let(flat_index(b, value.shape, PLAIN, tuple(
             _place(b, d, out.shape[axis + lead], full[axis + lead]) for axis, d in enumerate(value.shape))), "at")
@@ -61,4 +62,4 @@ def _place(b: Builder, own: Dim, wanted: Dim, coord: Expr) -> Expr:
     return coord if own == wanted or not may_be_one(own) else select(b.dim(own).eq(1), const(0), coord)
 
 
-EXPAND = Kernel("expand", ("Expand",), variants, lower)
+EXPAND = Kernel("expand", ("Expand",), variants, lower, grain_knob, tune_grain(output_rows))

@@ -8,9 +8,10 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, const, maximum, minimum, select, splat
+from meta_infer.kernels.grain import grain_knob, output_rows, tune_grain
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
-from meta_infer.kernels.rows import along_row, copy_lanes, each_row, strides_of
+from meta_infer.kernels.rows import GRAIN, along_row, copy_lanes, each_row, strides_of
 from meta_infer.ops.attrs import dims_of
 
 MODES = ("constant", "reflect", "edge", "wrap")
@@ -19,7 +20,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 def variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if group.epilogue or group.prologue or group.anchor.attrs["mode"] not in MODES:
         return
-    yield Variant("pad", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    yield Variant("pad", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN}, {"grain": GRAIN})
 
 
 def _source(b: Builder, mode: str, at: Expr, size: Expr) -> Expr:
@@ -42,7 +43,7 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
     begins = [b.dim(amount) for amount in pads[:len(pads) // 2]]
     src, dst = buffers[value.name], buffers[out.name]
     strides = strides_of(b, value.shape)
-    with each_row(b, out.shape) as (coords, base):
+    with each_row(b, out.shape, int(variant.knobs["grain"])) as (coords, base):
         at: Expr = const(0)
         inside: Expr | None = None
         for axis, coord in enumerate(coords):
@@ -83,4 +84,4 @@ def _constant_row(b: Builder, src: Buffer, dst: Buffer, at: Expr, base: Expr, in
     along_row(b, last, width, lanes, border)
 
 
-PAD = Kernel("pad", ("Pad",), variants, lower)
+PAD = Kernel("pad", ("Pad",), variants, lower, grain_knob, tune_grain(output_rows))

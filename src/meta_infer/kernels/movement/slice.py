@@ -12,10 +12,11 @@ from meta_infer.ir.builder import Builder
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.ir.loop import const
-from meta_infer.ir.shapes import divisible
+from meta_infer.ir.shapes import divisible, product
+from meta_infer.kernels.grain import Cut, grain_knob, rows_cut, tune_grain
 from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
 from meta_infer.kernels.point import bind
-from meta_infer.kernels.rows import along_row, copy_lanes, copy_run, each_row, strides_of
+from meta_infer.kernels.rows import GRAIN, along_row, copy_lanes, copy_run, each_row, strides_of
 from meta_infer.ops.attrs import dims_of
 from meta_infer.support.dtypes import FLOAT32
 
@@ -23,10 +24,11 @@ from meta_infer.support.dtypes import FLOAT32
 def variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if group.epilogue or group.prologue:
         return
-    yield Variant("slice", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
+    yield Variant("slice", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN}, {"grain": GRAIN})
     block = profile.lanes(FLOAT32)
     if block > 1 and _takes_blocks(group, block):
-        yield Variant("slice", "blocked", {group.inputs[0]: blocked(block)}, {group.outputs[0]: blocked(block)})
+        layout = blocked(block)
+        yield Variant("slice", "blocked", {group.inputs[0]: layout}, {group.outputs[0]: layout}, {"grain": GRAIN})
 
 
 def _takes_blocks(group: Group, block: int) -> bool:
@@ -44,6 +46,13 @@ def _in_blocks(dims: Shape, channels: int, block: int) -> Shape:
     return (dims[0], channels, *dims[2:-1], dims[-1] * block)
 
 
+def _cut(group: Group, variant: Variant) -> Cut:
+    shape, block = group.values[group.outputs[0]].shape, variant.outputs[group.outputs[0]].block
+    if block:
+        shape = _in_blocks(shape, -(-int(shape[1]) // block), block)                                    # type: ignore[arg-type]
+    return rows_cut(product(shape[:-1]), shape[-1] if shape else 1)
+
+
 def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
     starts, steps = dims_of(group.anchor.attrs, "starts"), dims_of(group.anchor.attrs, "steps")
     b = Builder("slice")
@@ -55,7 +64,7 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
         shape, out_shape = (_in_blocks(s, -(-int(s[1]) // block), block) for s in (shape, out_shape))   # type: ignore[arg-type]
         starts = _in_blocks(starts, int(starts[1]) // block, block)                                     # type: ignore[arg-type]
     strides = strides_of(b, shape)
-    with each_row(b, out_shape) as (coords, base):
+    with each_row(b, out_shape, int(variant.knobs["grain"])) as (coords, base):
         at = const(0)
         for axis, coord in enumerate((*coords, const(0))[:len(shape)]):
             at = at + (b.dim(starts[axis]) + coord * b.dim(steps[axis])) * strides[axis]
@@ -70,4 +79,4 @@ def lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-SLICE = Kernel("slice", ("Slice",), variants, lower)
+SLICE = Kernel("slice", ("Slice",), variants, lower, grain_knob, tune_grain(_cut))

@@ -3,7 +3,8 @@
     x[.., l, .., w], y[.., w, .., l]:   S rows of S neighbours along w are loaded, transposed, stored along l
 
 A chunk is a tile: small enough that lines of x of which one square took a part are still in L1 for the next. Knobs of
-tiles: `square`, S, where 1 is an element at a time; `wide`, elements along x's last axis; `long`, along y's.
+tiles: `square`, S, where 1 is an element at a time; `wide`, elements along x's last axis; `long`, along y's. Of rows:
+`grain`, elements of a chunk.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, const, minimum
 from meta_infer.ir.shapes import product
+from meta_infer.kernels.grain import Cut, grain_knob, rows_cut, tune_grain
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.lane_transpose import transpose_lanes
 from meta_infer.kernels.point import bind
-from meta_infer.kernels.rows import copy_lanes, copy_run, each_row, strides_of, unravel
+from meta_infer.kernels.rows import GRAIN, copy_lanes, copy_run, each_row, strides_of, unravel
 
 SQUARES = (1, 2, 4, 8, 16)
 _KNOBS = {"square": SQUARES, "wide": (16, 32, 64), "long": (32, 128, 512)}
@@ -62,18 +64,27 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if group.epilogue or group.prologue:
         return
     found = Variant("transpose", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
-    if not _keeps_rows(group):
-        found = replace(found, knobs={"square": _largest_square(group, profile), "wide": 32, "long": 128})
-    yield found
+    tile = {"square": _largest_square(group, profile), "wide": 32, "long": 128}
+    yield replace(found, knobs={"grain": GRAIN} if _keeps_rows(group) else tile)
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
-    return () if _keeps_rows(group) else tuple(Knob(name, values) for name, values in _KNOBS.items())
+    if _keeps_rows(group):
+        return grain_knob(group, variant, profile)
+    return tuple(Knob(name, values) for name, values in _KNOBS.items())
+
+
+def _cut(group: Group, variant: Variant) -> Cut:
+    shape = _moved(group)[0]                                       # the last axis stays last
+    return rows_cut(product(shape[:-1]), shape[-1] if shape else 1)
+
+
+_tune_rows = tune_grain(_cut)
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
     if _keeps_rows(group):
-        return variant
+        return _tune_rows(group, variant, values, profile)
     full = {**variant.knobs, **values}
     most = _largest_square(group, profile)
     if int(full["square"]) > most:
@@ -89,7 +100,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     if _keeps_rows(group):
         strides, rank = strides_of(b, shape), len(shape)
         out_shape = tuple(shape[p] for p in perm)
-        with each_row(b, out_shape) as (coords, base):
+        with each_row(b, out_shape, int(variant.knobs["grain"])) as (coords, base):
             at = const(0)
             for axis, coord in zip(perm, coords, strict=False):
                 at = at + coord * strides[axis]
