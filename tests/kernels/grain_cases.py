@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .conv_cases import random
-from .harness import Case, make_group
+from .harness import Case, Step, make_group
 
 
 def moves(rng: np.random.Generator) -> Iterator[Case]:
@@ -24,3 +24,18 @@ def moves(rng: np.random.Generator) -> Iterator[Case]:
     yield make_group("Expand", {"x": random(rng, 131, 1)}, {"shape": (131, 131)})
     yield make_group("Pad", {"x": random(rng, 5, 57, 59)},
                      {"pads": (0, 1, 2, 0, 2, 1), "mode": "constant", "value": 1.5})
+
+
+def maps(rng: np.random.Generator) -> Iterator[Case]:
+    """Elementwise groups: cheap and long nodes, rows, blocked ones in any order and by channels that end in a block."""
+    yield make_group("Add", {"x": random(rng, 5, 4133), "y": random(rng, 4133)})
+    yield make_group("Gelu", {"x": 3 * random(rng, 3, 7001)}, {"approximate": "none"})
+    yield make_group("Mul", {"x": random(rng, 2, 16, 29, 31), "y": random(rng, 2, 16, 29, 31)}, epilogue=[Step("Silu")])
+    yield make_group("Mul", {"x": random(rng, 2, 19, 12, 67), "y": random(rng, 2, 19, 1, 1)},
+                     epilogue=[Step("Sigmoid"), Step("Add", {"z": random(rng, 2, 19, 12, 1)})])
+
+
+def sums(rng: np.random.Generator) -> Iterator[Case]:
+    """Reductions along the last dim and across it, of several chunks each way."""
+    yield make_group("ReduceMean", {"x": random(rng, 9, 5, 4500)}, {"axes": (2,), "keepdims": 1})
+    yield make_group("ReduceSum", {"x": random(rng, 4, 37, 1100)}, {"axes": (1,), "keepdims": 0})

@@ -13,9 +13,7 @@ from tests.emulators import need_emulator
 
 from .conv_cases import conv_case, random, random_conv
 from .emulated import check_emulated
-from .grain_cases import moves
 from .harness import Case, Step, make_group, make_profile
-from .test_resize import attrs_of, resize
 
 
 def _convolutions(rng: np.random.Generator, count: int) -> Iterator[Case]:
@@ -73,27 +71,12 @@ def _recurrences(rng: np.random.Generator) -> Iterator[Case]:
                          outputs=("y", "y_h"))
 
 
-def _pools(rng: np.random.Generator) -> Iterator[Case]:
-    attrs = {"kernel_shape": (3, 2), "strides": (1, 2), "pads": (1, 1, 0, 1), "dilations": (1, 1), "ceil_mode": False}
-    yield make_group("MaxPool", {"x": random(rng, 2, 9, 10, 31)}, attrs)
-    yield make_group("AveragePool", {"x": random(rng, 2, 9, 10, 31)}, {**attrs, "count_include_pad": False})
-    yield make_group("GlobalAveragePool", {"x": random(rng, 3, 19, 9, 11)})
-
-
-def _moves(rng: np.random.Generator) -> Iterator[Case]:
-    yield from moves(rng)
-    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((33, 3, 8), (2, 1, 0))):
-        yield make_group("Transpose", {"x": random(rng, *shape)}, {"perm": perm})
-    yield resize(rng, (1, 9, 5, 7), (1, 1, 2, 3), attrs_of("nearest"))
-    yield resize(rng, (1, 9, 5, 7), (1, 1, 1.7, 0.6), attrs_of("linear"))
-
-
 @pytest.mark.parametrize("isa", ["x86-64-v2", "aarch64", "riscv64"])
 def test_all_corners(isa: str, full: bool) -> None:
     need_emulator(isa)
     rng, profile = np.random.default_rng(5), make_profile(isa)
     cases = [*_convolutions(rng, 12 if full else 1), *_transposed(rng), *_products(rng), *_attention(rng),
-             *_functions(rng), *_recurrences(rng), *_pools(rng), *_moves(rng)]
+             *_functions(rng), *_recurrences(rng)]
     chosen: list[tuple[Case, Kernel]] = [(case, kernel) for case in cases
                                          for kernel in kernels_for(case.group.anchor.op)]
     assert check_emulated(chosen, profile) >= len(cases), "every case has a variant"

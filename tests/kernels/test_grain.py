@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from meta_infer.hardware.profile import Profile
 from meta_infer.ir.shapes import Symbol
 from meta_infer.kernels.grain import grain_refusal, grains, rows_cut, spans_cut
 from meta_infer.kernels.kernel import Kernel, Refusal
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.kernels.tuning import feasible, tunings
 
-from .conv_cases import random
-from .grain_cases import moves
+from .conv_cases import PROFILES, random
+from .grain_cases import maps, moves, sums
 from .harness import PROFILE, Case, check_case, make_group
 
 MOVES = tuple(moves(np.random.default_rng(3)))
@@ -54,3 +55,12 @@ def test_refusals_name_the_grain_that_cuts_alike() -> None:
             assert (found is not None) == (grain in refused), (grain, refused)
     nothing = grain_refusal({"grain": 0}, rows_cut(1000, 64))
     assert isinstance(nothing, Refusal) and nothing.reason == "shape"
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda p: f"{p.simd_bits}")
+@pytest.mark.parametrize("case", [*maps(np.random.default_rng(4)), *sums(np.random.default_rng(5))],
+                         ids=lambda case: case.group.label)
+def test_all_corners_of_maps_and_sums(case: Case, profile: Profile) -> None:
+    (kernel,) = grained(case)
+    variants = list(kernel.variants(case.group, profile))
+    assert check_case(case, kernel, 1e-4, 1e-5, profile, all_corners=True) >= 5 * len(variants)

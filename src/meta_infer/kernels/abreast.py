@@ -7,9 +7,10 @@ operation into one per register, side by side), and the results are cut up again
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from meta_infer.ir.builder import Builder
+from meta_infer.ir.graph import Node
 from meta_infer.ir.group import Group, Layout
 from meta_infer.ir.loop import Buffer, Expr, shuffle
 from meta_infer.kernels.point import Point, load_operand
@@ -32,8 +33,16 @@ def part_of(whole: Expr, i: int, lanes: int) -> Expr:
 def apply_abreast(b: Builder, group: Group, name: str, parts: Sequence[Expr], buffers: Mapping[str, Buffer],
                   layouts: Mapping[str, Layout], points: Sequence[Point]) -> list[dict[str, Expr]]:
     """Run the group's epilogue on value `name`, of which `parts` are at `points`; per point the values known there."""
-    known = {name: b.let(join(parts), "abreast")}
-    for node in group.epilogue:
+    start = {name: b.let(join(parts), "abreast")}
+    return run_abreast(b, group, group.epilogue, start, buffers, layouts, points)
+
+
+def run_abreast(b: Builder, group: Group, nodes: Iterable[Node], known: Mapping[str, Expr],
+                buffers: Mapping[str, Buffer], layouts: Mapping[str, Layout],
+                points: Sequence[Point]) -> list[dict[str, Expr]]:
+    """Run elementwise `nodes` on the long vectors `known`; per point what the group yields there."""
+    known = dict(known)
+    for node in nodes:
         for operand in filter(None, node.inputs):
             if operand not in known:
                 loaded = [b.let(load_operand(b, buffers[operand], group.values[operand], layouts[operand], point), "op")

@@ -85,16 +85,18 @@ def across(op: str, value: Expr) -> Expr:
     return reduce("+", shuffle(both, const(0, both.type), (0, 2)))
 
 
-def fold(b: Builder, op: str, first: Operand, last: Expr, register: Type, visit: Visit) -> Expr:
-    """The reduction of [first, last) to one scalar: four interleaved vectors, then the rest, then across lanes."""
+def fold(b: Builder, op: str, first: Operand, last: Expr, register: Type, visit: Visit, ways: int = _WAYS) -> Expr:
+    """The reduction of [first, last) to one scalar: `ways` interleaved vectors, a power of two, then across lanes."""
     lanes, neutral = register.lanes, identity(op, register.dtype)
-    acc = [b.var(const(neutral, register), "acc") for _ in range(_WAYS)]
-    stride = _WAYS * lanes
+    acc = [b.var(const(neutral, register), "acc") for _ in range(ways)]
+    stride = ways * lanes
     wide = b.let(first + (last - first) // stride * stride, "wide")
     with b.loop(first, wide, stride, "i") as i:
         for way, into in enumerate(acc):
             b.assign(into, binary(op, visit(i + way * lanes, None), into))
     each_vector(b, wide, last, lanes, lambda at, count: b.assign(
         acc[0], binary(op, fill_outside(visit(at, count), count, neutral), acc[0])))
-    total = binary(op, binary(op, acc[0], acc[1]), binary(op, acc[2], acc[3]))
-    return b.let(across(op, b.let(total, "total")), "folded")
+    sums: list[Expr] = list(acc)
+    while len(sums) > 1:
+        sums = [binary(op, one, other) for one, other in zip(sums[::2], sums[1::2], strict=True)]
+    return b.let(across(op, b.let(sums[0], "total")), "folded")

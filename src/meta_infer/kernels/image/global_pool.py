@@ -61,7 +61,9 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     block = variant.inputs[x.name].block or 1
     default, vectors, planes = _default(x, block), int(full["vectors"]), int(full["planes"])
     most, size = usual_upper(_planes(x, block)), usual_upper(product(x.shape[2:]))
-    if vectors != default["vectors"] and not 0 < vectors * (profile.lanes(x.dtype) if block == 1 else 1) <= size:
+    if vectors not in _VECTORS:
+        return Refusal(full, "alignment", f"{vectors} accumulators are none of {_VECTORS}")
+    if vectors != default["vectors"] and not vectors * (profile.lanes(x.dtype) if block == 1 else 1) <= size:
         return Refusal(full, "shape", f"{vectors} vectors of a plane of {size}")
     if planes != default["planes"] and not 0 < planes <= most:
         return Refusal(full, "shape", f"chunks of {planes} planes of {most}")

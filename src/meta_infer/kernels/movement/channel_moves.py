@@ -28,7 +28,9 @@ from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lower
 from meta_infer.ops.attrs import dims_of, ints_of
 from meta_infer.support.dtypes import FLOAT32
 
-_POSITIONS = (16, 64, 256)
+POSITIONS = 64
+"""Of a chunk where nothing else has been chosen."""
+_POSITIONS = (16, POSITIONS, 256)
 _MOST_BLOCKS = 300
 
 
@@ -96,7 +98,7 @@ def moves_variant(group: Group, moves: ChannelMoves, kernel: str, name: str, pro
     if block == 1 or not 0 < count <= _MOST_BLOCKS:
         return None
     return Variant(kernel, name, {n: blocked(block) for n in moves.sources}, {n: blocked(block) for n in group.outputs},
-                   {"positions": 64}, cost=1.5 * ELEMENT_COST * elements)
+                   {"positions": POSITIONS}, cost=1.5 * ELEMENT_COST * elements)
 
 
 def moves_knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
@@ -107,7 +109,7 @@ def tune_moves(group: Group, variant: Variant, values: Mapping[str, KnobValue], 
     full = {**variant.knobs, **values}
     positions, plane = int(full["positions"]), usual_upper(product(group.values[group.outputs[0]].shape[2:]))
     cuts_alike = any(plane <= other for other in _POSITIONS if other < positions)
-    if positions != variant.knobs["positions"] and (positions < 1 or cuts_alike):
+    if positions != POSITIONS and (positions < 1 or cuts_alike):
         return Refusal(full, "shape", f"chunks of {positions} of {plane} positions")
     return replace(variant, knobs=full)
 
