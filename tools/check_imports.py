@@ -33,6 +33,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("build_config",),
     ("guard", "custom"),
     ("search",),
+    ("library",),
     ("package", "verify"),
     ("backends",),
     ("lower", "memory"),

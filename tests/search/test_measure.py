@@ -1,11 +1,9 @@
-"""Measuring: what fails costs one sample, weights move, results can be recorded and replayed."""
+"""Measuring: what fails costs one sample, weights move, and the key of a time holds all that decides it."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +12,9 @@ from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.kernels.matmul.gemm import GEMM
 from meta_infer.kernels.reduction.non_zero import NON_ZERO
-from meta_infer.search import measure as measure_module
 from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
 from meta_infer.search.measure import measure
 from meta_infer.search.measurements import key_of
-from meta_infer.support.errors import InputError, UsageError
-from meta_infer.support.switches import read_switches
 from tests.kernels.harness import PROFILE, layouts_of, make_group
 
 ISA = PROFILE.isa or ""
@@ -130,60 +125,6 @@ def test_what_one_candidate_writes_no_other_reads() -> None:
 
 def test_nothing_to_measure() -> None:
     assert measure([]) == ()
-
-
-def test_replay_gives_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "sub" / "record.jsonl"
-    good, bad = candidate("good", GOOD), candidate("bad", "__builtin_trap();")
-    monkeypatch.setenv("META_INFER_MEASURE", f"record:{file}")
-    recorded = measure([good, bad], **FEW)
-    assert len(file.read_text().splitlines()) == 2
-    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
-    monkeypatch.setattr(measure_module, "_run_child", None)                   # nothing may be started
-    assert measure([bad, good]) == (recorded[1], recorded[0])
-    assert measure([replace(good, name="under another name")])[0].seconds == recorded[0].seconds
-    changed = candidate("changed", GOOD + " y[1] = 0.0f;")
-    with pytest.raises(InputError, match="has no measurement of 'changed' with 1 thread on"):
-        measure([good, changed])
-    with pytest.raises(InputError, match="with 2 threads"):
-        measure([good], threads=2)
-
-
-def test_the_last_recording_of_a_key_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, good = tmp_path / "record.jsonl", candidate("good", GOOD)
-    monkeypatch.setenv("META_INFER_MEASURE", f"record:{file}")
-    measure([good], **FEW)
-    again = measure([good], **FEW)
-    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
-    assert measure([good]) == again
-    row = json.loads(file.read_text().splitlines()[0])
-    assert row["key"] == key_of(good, 1, row["cpu"])
-
-
-@pytest.mark.parametrize(("text", "message"), [
-    (None, "cannot be read"), ("{]", "line 1: is not a measurement"), ('{"key": "a"}', "line 1: is not a measurement"),
-])
-def test_a_bad_recording_is_named(text: str | None, message: str, tmp_path: Path,
-                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "record.jsonl"
-    if text is not None:
-        file.write_text(text)
-    monkeypatch.setenv("META_INFER_MEASURE", f"replay:{file}")
-    with pytest.raises(InputError) as error:
-        measure([candidate("good", GOOD)])
-    assert message in str(error.value)
-
-
-def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("META_INFER_CACHE", "/somewhere")
-    monkeypatch.setenv("META_INFER_MEASURE", "replay")
-    assert read_switches().measure == "replay"
-    assert read_switches().measurements == Path("/somewhere/measurements.jsonl")
-    monkeypatch.setenv("META_INFER_MEASURE", "reply")
-    with pytest.raises(UsageError, match="is 'reply'"):
-        read_switches()
-    monkeypatch.delenv("META_INFER_MEASURE")
-    assert read_switches().measure == ""
 
 
 @pytest.mark.parametrize("change", [

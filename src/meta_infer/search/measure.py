@@ -4,7 +4,7 @@ Candidates run in a child process with a time limit: an illegal instruction, a c
 the build. They take turns in rounds, and a probe of the machine's peak is timed among them, so that a figure can be
 quoted as a share of what the machine gave just then. Weights lie elsewhere in every run (over twice the last-level
 cache), activations are warm: as in a real network. Rounds go on until the spread is small or the time is over.
-How the child does it: measure_child.py; with which numbers: measure_protocol.py; recordings: measurements.py.
+How the child does it: measure_child.py; with which numbers: measure_protocol.py; what is remembered: recorded.py.
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from meta_infer.kernels.kernel import KernelCall
 from meta_infer.runtime.sources import MEASURE_SOURCES
 from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates
 from meta_infer.search.measure_protocol import CACHE_UNKNOWN, median_and_spread
-from meta_infer.search.measurements import OK, Measurement, append, key_of, replay
+from meta_infer.search.measurements import OK, Measurement
 from meta_infer.search.peak_probe import peak_probe, probe_elements, probe_flops
 from meta_infer.support.errors import ToolchainError
-from meta_infer.support.switches import read_switches
 
 PATIENCE = 20.0
 """Seconds without a sign of life after which a candidate counts as hanging."""
@@ -48,20 +47,17 @@ def measure(candidates: Sequence[Candidate], *, rounds: int = 15, seconds: float
     """Time candidates against each other, in their order: at most `rounds` rounds and about `seconds` in all.
 
     A candidate that fails has a `status` that says how, and costs at most `patience` seconds; it leaves the other
-    ones' results alone. META_INFER_MEASURE=record|replay applies. Raises ToolchainError when the measuring process
-    itself does not work, InputError when a replayed measurement is missing.
+    ones' results alone. Raises ToolchainError when the measuring process itself does not work.
     """
     if not candidates:
         return ()
-    host, switches = load_profile("native"), read_switches()
-    cpu = host.chip.description or str(host.isa)
-    keys = [key_of(candidate, threads, cpu) for candidate in candidates]
-    if switches.measure == "replay":
-        return replay(switches.measurements, keys, candidates, threads, cpu)
-    found = _measure(candidates, host, rounds, seconds, threads, patience)
-    if switches.measure == "record":
-        append(switches.measurements, dict(zip(keys, found, strict=True)), threads, cpu)
-    return found
+    return _measure(candidates, load_profile("native"), rounds, seconds, threads, patience)
+
+
+def measured_cpu() -> str:
+    """The CPU that `measure` measures on, by its name: a part of every key."""
+    host = load_profile("native")
+    return host.chip.description or str(host.isa)
 
 
 @dataclass

@@ -90,6 +90,16 @@ class VerificationError(MetaInferError):
     result: Any = None
 
 
+class LibraryError(MetaInferError):
+    """The experience library cannot be used: damaged, no library, of a newer version, or in an unfit place."""
+
+    exit_code, layer = 11, "library"
+
+
+class LibraryUnwritableError(LibraryError):
+    """The experience library cannot be written: no permission, no space, in use. A build goes on without it."""
+
+
 class InternalError(MetaInferError):
     """The compiler broke one of its own invariants: a fault of meta-infer, not of the user."""
 

@@ -27,8 +27,8 @@ class Switches:
     cache: Path                # META_INFER_CACHE: compiled objects and other things that can be made again
     compiler: str | None       # META_INFER_CC: another C compiler than ziglang's
     arena: str                 # META_INFER_ARENA: '', 'separate' (malloc per buffer) or 'poison' (NaN in dead ranges)
-    measure: str = ""          # META_INFER_MEASURE: '', 'record' or 'replay', then perhaps ':' and a file
-    measurements: Path = Path("measurements.jsonl")     # that file; default: of this name in the cache
+    library: Path              # META_INFER_LIBRARY: the experience library; default: library.sqlite in the cache
+    measure: str = ""          # META_INFER_MEASURE: '' or 'replay' (nothing is measured); 'replay:FILE' sets `library`
 
 
 def read_switches() -> Switches:
@@ -37,10 +37,11 @@ def read_switches() -> Switches:
     arena = env.get("META_INFER_ARENA", "")
     if arena not in ("", "separate", "poison"):
         raise UsageError(f"is {arena!r}, expected 'separate' or 'poison'", what="environment variable META_INFER_ARENA")
-    measure, _, measurements = env.get("META_INFER_MEASURE", "").partition(":")
-    if measure not in ("", "record", "replay"):
-        raise UsageError(f"is {measure!r}, expected 'record', 'replay', 'record:FILE' or 'replay:FILE'",
-                         what="environment variable META_INFER_MEASURE")
+    measure, _, recording = env.get("META_INFER_MEASURE", "").partition(":")
+    if measure not in ("", "replay"):
+        raise UsageError(f"is {measure!r}, expected 'replay' or 'replay:FILE'",
+                         what="environment variable META_INFER_MEASURE",
+                         hint="what is measured is always kept, in the file that META_INFER_LIBRARY names")
     cache_home = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     cache = Path(env.get("META_INFER_CACHE") or cache_home / "meta-infer")
     return Switches(
@@ -50,6 +51,6 @@ def read_switches() -> Switches:
         cache=cache,
         compiler=env.get("META_INFER_CC") or None,
         arena=arena,
+        library=Path(recording or env.get("META_INFER_LIBRARY") or cache / "library.sqlite"),
         measure=measure,
-        measurements=Path(measurements) if measurements else cache / "measurements.jsonl",
     )
