@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kernels import harness
+from tests.kernels.conv_cases import conv_case
+from tests.kernels.harness import Case, Memory, Step, layouts_of, make_group, make_profile, run_group
 
 from meta_infer.cost.loop_counts import LoopCounts, count_loops
 from meta_infer.hardware.isa import isa_named
@@ -44,9 +47,6 @@ from meta_infer.ir.loop import (
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.support.dtypes import FLOAT32, INT64
-from tests.kernels import harness
-from tests.kernels.conv_cases import conv_case
-from tests.kernels.harness import Case, Memory, Step, layouts_of, make_group, make_profile, run_group
 
 PROFILE = make_profile("x86-64-v3")
 BITS = isa_named("x86-64-v3").simd_bits

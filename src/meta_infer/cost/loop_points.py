@@ -1,4 +1,4 @@
-"""Many iterations of loops at once: values of index registers as arrays, and how often each stands for one that runs."""
+"""Many iterations of loops at once: values of index registers as arrays, and for how many iterations each stands."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class Points:
                 parts = [self._value(e, memo) for e in (cond, a, b)]
                 if any(part is None for part in parts):
                     return None
-                return np.where(*parts) if any(isinstance(p, np.ndarray) for p in parts) else parts[1 if parts[0] else 2]
+                if any(isinstance(part, np.ndarray) for part in parts):
+                    return np.where(*parts)
+                return parts[1] if parts[0] else parts[2]
         return None
 
 
