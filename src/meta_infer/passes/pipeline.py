@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 
 from meta_infer.ir.graph import Graph
-from meta_infer.passes import alternatives
+from meta_infer.passes import alternatives, moves
 from meta_infer.passes.cancel_transposes import cancel_transposes
 from meta_infer.passes.check_rewrite import check_rewrite
 from meta_infer.passes.dump import dump_graph
@@ -62,8 +62,8 @@ CANONICALIZE: tuple[Pass, ...] = (
     eliminate_dead_code,
 )
 MAX_ROUNDS = 8
-FUSIONS = ("fuse_epilogue", "fuse_elementwise", *alternatives.FUSIONS)
-"""What passes/covers.py and passes/alternatives.py do; can be disabled likewise."""
+FUSIONS = ("fuse_epilogue", "fuse_elementwise", *alternatives.FUSIONS, *moves.MOVES)
+"""What passes/covers.py, passes/alternatives.py and passes/moves.py do; can be disabled likewise."""
 
 
 def pass_names() -> tuple[str, ...]:
