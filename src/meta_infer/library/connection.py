@@ -49,8 +49,8 @@ class Connection:
         made = cls(path, "rwc", patience)
         try:
             made.read(lambda db: stored_version(db, path))      # before anything is changed in a file of others
-            made.read(lambda db: db.execute("PRAGMA journal_mode = WAL").fetchone())
-            made.read(lambda db: db.execute("PRAGMA synchronous = NORMAL"))
+            made._patiently("", lambda db: db.execute("PRAGMA journal_mode = WAL").fetchone())
+            made._patiently("", lambda db: db.execute("PRAGMA synchronous = NORMAL"))
             made.write(lambda db: migrate(db, path))
         except BaseException:
             made.close()
@@ -83,29 +83,35 @@ class Connection:
         self._db.close()
 
     def read(self, work: Work[T]) -> T:
-        """What `work` gives. Raises LibraryError."""
+        """What `work` gives; all that it reads is of one moment. Raises LibraryError."""
+        return self._patiently("BEGIN", work)
+
+    def write(self, work: Work[T]) -> T:
+        """What `work` gives in a transaction of its own, which is undone when it raises. Raises LibraryError."""
+        return self._patiently("BEGIN IMMEDIATE", work)
+
+    def _patiently(self, begin: str, work: Work[T]) -> T:
         end = time.monotonic() + self._patience
         while True:
             try:
-                return work(self._db)
+                return self._transaction(begin, work)
             except sqlite3.Error as error:
                 # SQLite waits by itself in most cases; where waiting could be for ever it leaves it to us.
                 if not is_busy(error) or time.monotonic() > end:
                     raise library_error(error, self._path) from error
             time.sleep(random.uniform(0.001, 0.05))
 
-    def write(self, work: Work[T]) -> T:
-        """What `work` gives in a transaction of its own, which is undone when it raises. Raises LibraryError."""
-        def transaction(db: sqlite3.Connection) -> T:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                result = work(db)
-                db.execute("COMMIT")
-                return result
-            finally:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-        return self.read(transaction)
+    def _transaction(self, begin: str, work: Work[T]) -> T:
+        if not begin:
+            return work(self._db)
+        self._db.execute(begin)
+        try:
+            result = work(self._db)
+            self._db.execute("COMMIT")
+            return result
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def shrink(self) -> None:
         """Gives the room of removed rows back to the disk, unless others are at work: then the file uses it again."""

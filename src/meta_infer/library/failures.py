@@ -54,7 +54,7 @@ def library_error(error: sqlite3.Error, path: Path) -> LibraryError:
     what, name = f"library {path}", _name(error)
     if name.startswith("SQLITE_NOTADB"):
         return LibraryError("is not a library: not an SQLite file", what=what, hint=ELSEWHERE)
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_ERROR", "SQLITE_MISMATCH", "SQLITE_IOERR_SHORT_READ")):
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_SHORT_READ")) or "no such" in str(error):
         return LibraryError(f"is damaged: {error}", what=what,
                             hint="move the file away, a new one is made; `meta-infer library import` reads an export")
     if is_busy(error):
