@@ -25,7 +25,9 @@ class Draft:
         pieces.nodes = self.nodes
         return pieces
 
-    def name_last(self, name: str) -> None:
-        """The last node, of one output, makes value `name` of the graph."""
-        self.nodes[-1] = replace(self.nodes[-1], outputs=(name,))
+    def end_in(self, node: Node) -> None:
+        """The last node that was added makes what `node`, which goes, made; both have one output."""
+        self.instead_of(node)
+        origins = tuple(dict.fromkeys((*self.nodes[-1].origins, *node.origins)))
+        self.nodes[-1] = replace(self.nodes[-1], outputs=node.outputs, origins=origins)
         self.scope.infer(self.nodes[-1])

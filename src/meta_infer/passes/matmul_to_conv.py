@@ -27,7 +27,6 @@ from meta_infer.passes.pointwise_chain import (
     emit_between,
     emit_chain,
     is_head,
-    nodes_of,
     read_chain,
     take_before,
     to_first,
@@ -72,5 +71,5 @@ def _squeezed(edit: Edit, node: Node) -> Node | None:
 def _at_one_place(edit: Edit, node: Node, steps: list[Step], result: str, view: Node) -> Draft:
     draft = Draft(edit)
     name = emit_chain(draft, steps, take_before(edit, draft, view), "Conv")
-    draft.instead_of(nodes_of(steps)[-1]).reshape(name, edit.value(result).shape, out=result)
+    draft.instead_of(view).reshape(name, edit.value(result).shape, out=result)
     return draft

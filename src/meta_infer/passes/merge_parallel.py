@@ -169,11 +169,10 @@ def _emit_concat(draft: Draft, branches: Sequence[Branch], concat: Node, whole: 
     results = {branch.result for branch in branches}
     inputs = [whole if name == branches[0].result else name for name in concat.inputs
               if name == branches[0].result or name not in results]
-    to = draft.instead_of(concat)
     if len(inputs) == 1:
-        draft.name_last(concat.outputs[0])
+        draft.end_in(concat)
     else:
-        to.emit("Concat", *inputs, out=concat.outputs[0], **concat.attrs)
+        draft.instead_of(concat).emit("Concat", *inputs, out=concat.outputs[0], **concat.attrs)
 
 
 def _emit_attention(edit: Edit, draft: Draft, branches: Sequence[Branch], whole: str) -> bool:

@@ -192,11 +192,12 @@ def emit_between(edit: Edit, draft: Draft, steps: Sequence[Step], result: str, f
     """The chain in `form` between transposes by `perm` and `back`, which are left out where their inverses stand."""
     nodes = nodes_of(steps)
     before, after = transposed(edit.made_by(nodes[0].inputs[0]), back), transposed(edit.only_user(result), perm)
-    name = take_before(edit, draft, before) if before is not None else draft.instead_of(nodes[0]).emit(
-        "Transpose", nodes[0].inputs[0], perm=perm)
+    if before is not None:
+        name = take_before(edit, draft, before)
+    else:
+        name = draft.instead_of(after or nodes[0]).emit("Transpose", nodes[0].inputs[0], perm=perm)
     name = emit_chain(draft, steps, name, form)
     if after is not None:
-        draft.instead_of(after)
-        draft.name_last(after.outputs[0])
+        draft.end_in(after)
     else:
-        draft.instead_of(nodes[-1]).emit("Transpose", name, out=result, perm=back)
+        draft.instead_of(before or nodes[-1]).emit("Transpose", name, out=result, perm=back)
