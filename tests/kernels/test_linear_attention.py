@@ -33,6 +33,15 @@ def test_samples(dtype: type, isa: str | None) -> None:
         assert check_case(case, LINEAR_ATTENTION, 1e-4, 1e-5, profile) == 1
 
 
+@pytest.mark.parametrize("width", [3, 70])
+def test_all_corners(width: int) -> None:
+    rng = np.random.default_rng(2)
+    sizes = {"q": (1, 5, 12), "k": (1, 5, 12), "v": (1, 5, 2 * width), "state": None, "decay": None, "beta": (1, 5, 2)}
+    arrays = {n: None if s is None else rng.standard_normal(s).astype(np.float32) for n, s in sizes.items()}
+    case = make_group("LinearAttention", arrays, {"q_num_heads": 2, "kv_num_heads": 2, "scale": 0.5}, outputs=OUTPUTS)
+    assert check_case(case, LINEAR_ATTENTION, 1e-4, 1e-5, all_corners=True) == (1 if width == 3 else 3)
+
+
 def test_dynamic_batch_and_steps() -> None:
     rng, b, t = np.random.default_rng(3), Symbol("b", 0, 9).dim, Symbol("t", 0, 99).dim
     for batch, steps in ((1, 1), (3, 7)):

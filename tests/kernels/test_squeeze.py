@@ -33,6 +33,13 @@ def test_sizes(channels: int, hidden: int, size: tuple[int, int], batch: int, pr
     assert check_case(case, SQUEEZE, rtol=1e-4, atol=1e-5, profile=profile) == 1
 
 
+def test_all_corners() -> None:
+    """One part for every few channel blocks, and more parts than tiles of output blocks."""
+    rng = np.random.default_rng(4)
+    case = make_chain({"x": random(rng, 2, 131, 5, 4)}, parts(rng, 131, 19, RELU, SIGMOID), 3)
+    assert check_case(case, SQUEEZE, rtol=1e-4, atol=1e-5, all_corners=True) == 7
+
+
 def test_dynamic() -> None:
     rng = np.random.default_rng(1)
     case = make_chain({"x": random(rng, 2, 19, 4, 6)}, parts(rng, 19, 5, RELU, SIGMOID), 3,

@@ -60,13 +60,12 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if any(group.values[name].shape != shape for name in group.outputs):
         return
     inputs = [name for name in group.inputs if name not in group.constants]
-    knobs = {"vectors": _default_vectors(group, 0, profile), "grain": GRAIN}
+    knobs = {"vectors": _default_vectors(group, profile), "grain": GRAIN}
     yield Variant("elementwise", "plain", {n: PLAIN for n in inputs}, {n: PLAIN for n in group.outputs}, knobs)
     block = _block_of(group, profile)
     if block:
         wanted = {n: blocked(block) if _wants_block(group.values[n], shape) else PLAIN for n in inputs}
-        yield Variant("elementwise", f"blocked{block}", wanted, {n: blocked(block) for n in group.outputs},
-                      {**knobs, "vectors": _default_vectors(group, block, profile)})
+        yield Variant("elementwise", f"blocked{block}", wanted, {n: blocked(block) for n in group.outputs}, knobs)
 
 
 def _is_flat(group: Group, block: int) -> bool:
@@ -76,10 +75,8 @@ def _is_flat(group: Group, block: int) -> bool:
         not group.constants)
 
 
-def _default_vectors(group: Group, block: int, profile: Profile) -> int:
-    if profile.lanes(FLOAT32) == 1 or block and not _is_flat(group, block):
-        return 1
-    return _ABREAST if waits_for_itself(group.nodes, group.values) else 1
+def _default_vectors(group: Group, profile: Profile) -> int:
+    return _ABREAST if profile.lanes(FLOAT32) > 1 and waits_for_itself(group.nodes, group.values) else 1
 
 
 def _row(group: Group, block: int) -> tuple[Dim, Dim]:
@@ -106,7 +103,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
     vectors, lanes, (rows, width) = int(full["vectors"]), profile.lanes(FLOAT32), _row(group, block)
     if vectors not in VECTORS:
         return Refusal(full, "alignment", f"{vectors} vectors are none of {VECTORS}")
-    if vectors not in (1, _default_vectors(group, block, profile)):
+    if vectors not in (1, _default_vectors(group, profile)):
         if lanes == 1:
             return Refusal(full, "isa", f"{vectors} vectors abreast where there are none")
         if vectors * _registers(group) > profile.vector_registers:
@@ -118,9 +115,11 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
 
 
 def _registers(group: Group) -> int:
-    """Those that the group needs at least for every vector abreast."""
+    """Those that the group needs at least for every vector abreast: of its operands, or of one long node."""
+    if waits_for_itself(group.nodes, group.values):
+        return _HELD
     widest = max(value.dtype.bits for value in _operands(group).values())
-    return (_HELD if waits_for_itself(group.nodes, group.values) else 1) * max(1, widest // 32)
+    return (len(group.inputs) + 1) * max(1, widest // 32)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:

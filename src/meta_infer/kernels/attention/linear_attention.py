@@ -1,10 +1,13 @@
 """LinearAttention step by step. Columns of the state are independent, so a chunk is some of them for one head: its
 part of the state, [dk][columns], stays in first-level cache while the steps pass.
+
+Knob: `vectors` of columns in a chunk, as many independent chains of multiply-adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
@@ -12,11 +15,11 @@ from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.loop import Buffer, Expr, Type, Var, const, intrin, mad, maximum, minimum, splat
 from meta_infer.ir.shapes import product
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
-# Vectors of columns in a chunk: as many independent chains of multiply-adds.
 VECTORS = 4
+_VECTORS = (1, 2, VECTORS, 8)
 Factor = Callable[[Expr], Expr]                          # the decay of a row of the state, in all lanes
 _NAMES = ("query", "key", "value", "past", "decay", "beta")
 
@@ -27,7 +30,28 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
         return
     sizes = product(group.values[anchor.inputs[1]].shape) * 6
     yield Variant("linear_attention", "columns", {n: PLAIN for n in group.inputs if n not in group.constants},
-                  {n: PLAIN for n in group.outputs}, flops=sizes)
+                  {n: PLAIN for n in group.outputs}, {"vectors": min(VECTORS, _columns(group, profile))}, flops=sizes)
+
+
+def _columns(group: Group, profile: Profile) -> int:
+    """Vectors of a head's columns."""
+    value, heads = group.values[group.anchor.inputs[2]], group.anchor.attrs["kv_num_heads"]
+    assert isinstance(heads, int) and isinstance(value.shape[2], int), "infer has seen to it"
+    return max(-(-(value.shape[2] // heads) // profile.lanes(value.dtype)), 1)
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    most = _columns(group, profile)
+    return (Knob("vectors", tuple(sorted({*(v for v in _VECTORS if v <= most), min(VECTORS, most)}))),)
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    full, most = {**variant.knobs, **values}, _columns(group, profile)
+    if not 0 < int(full["vectors"]) <= most:
+        return Refusal(full, "shape", f"{full['vectors']} vectors of {most} that a head's columns are")
+    if 2 * int(full["vectors"]) > profile.vector_registers:
+        return Refusal(full, "registers", f"{full['vectors']} sums and what is added to them")
+    return replace(variant, knobs=full)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
@@ -41,7 +65,7 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     buffers = {stem: b.input(stem, dtype) for stem, name in zip(_NAMES, anchor.inputs, strict=False) if name}
     outputs = {stem: b.output(stem, dtype) for stem, name in zip(("out", "state"), anchor.outputs, strict=False)
                if name in group.outputs}
-    _Columns(b, lanes, heads, kv_heads, scale, shapes, buffers, outputs).run()
+    _Columns(b, lanes, int(variant.knobs["vectors"]), heads, kv_heads, scale, shapes, buffers, outputs).run()
     func, dims = b.finish()
     given = (*(n for n in anchor.inputs if n), *(n for n in anchor.outputs if n in group.outputs))
     return Lowering((KernelCall(func, given, dims),))
@@ -50,15 +74,14 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
 class _Columns:
     """The loops of one function. Registers hold `vectors` times `lanes` neighbouring columns."""
 
-    def __init__(self, b: Builder, lanes: int, heads: int, kv_heads: int, scale: float, shapes: list[Shape],
-                 buffers: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> None:
-        self.b, self.lanes, self.kv_heads, self.scale = b, lanes, kv_heads, scale
+    def __init__(self, b: Builder, lanes: int, vectors: int, heads: int, kv_heads: int, scale: float,
+                 shapes: list[Shape], buffers: Mapping[str, Buffer], outputs: Mapping[str, Buffer]) -> None:
+        self.b, self.lanes, self.vectors, self.kv_heads, self.scale = b, lanes, vectors, kv_heads, scale
         self.shapes, self.inputs, self.outputs = shapes, buffers, outputs
         self.group = heads // kv_heads
         dk, dv = (shape[2] for shape in shapes[1:3])
         assert isinstance(dk, int) and isinstance(dv, int), "infer has seen to it"
         self.dk, self.dv = dk // kv_heads, dv // kv_heads
-        self.vectors = min(VECTORS, max(-(-self.dv // lanes), 1))
         dtype = buffers["query"].dtype
         self.register = Type(dtype, lanes)
         self.state = b.scratch("part", dtype, max(self.dk, 1) * self.vectors * lanes)
@@ -160,4 +183,4 @@ class _Columns:
                 b.store(self.outputs["out"], query * self.dv + column + v * lanes, total * self.scale, count)
 
 
-LINEAR_ATTENTION = Kernel("linear_attention", ("LinearAttention",), _variants, _lower)
+LINEAR_ATTENTION = Kernel("linear_attention", ("LinearAttention",), _variants, _lower, _knobs, _tune)

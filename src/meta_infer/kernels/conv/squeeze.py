@@ -8,12 +8,14 @@
 
 The weights of both products are read once, by all threads together, which is what the time goes to. x is blocked
 [N, CB, P, c]; the gate is dense, [N, C, 1, 1], as the product with the tensor that it gates wants it.
+
+Knobs: `parts` that channels, and tiles of output blocks, are cut into, one a chunk; `vectors`, accumulators of a mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,12 +31,14 @@ from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of, pack_bias, pa
 from meta_infer.kernels.conv.conv_tile import OutTiles, choose_tiles
 from meta_infer.kernels.conv.links import links_of
 from meta_infer.kernels.guess import ELEMENT_COST
-from meta_infer.kernels.image.global_pool import fold_plane
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering, Temp
+from meta_infer.kernels.image.global_pool import WAYS, fold_plane
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal, Temp
 from meta_infer.kernels.point import Point, apply_nodes, channel_count, store_outputs, zero_padding
 from meta_infer.support.dtypes import FLOAT32
 
+_PARTS = (4, 8, 16)
 _MOST_PARTS = 8
+_VECTORS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,27 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
     weights = sum(blocks(c.in_channels, block) * blocks(c.out_channels, block) * block * block
                   for c in (found.down, found.up))
     elements = usual_upper(product(found.x.shape[1:]))
-    yield Variant("squeeze", "squeeze", inputs, {name: PLAIN for name in group.outputs}, packed_bytes=weights * 4,
+    yield Variant("squeeze", "squeeze", inputs, {name: PLAIN for name in group.outputs},
+                  {"parts": _MOST_PARTS, "vectors": WAYS}, packed_bytes=weights * 4,
                   flops=found.down.flops + found.up.flops, cost=ELEMENT_COST * elements + 2.0 * weights)
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return Knob("parts", _PARTS), Knob("vectors", _VECTORS)
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    found, full = _squeeze_of(group), {**variant.knobs, **values}
+    assert found is not None, "no variant was offered for this group"
+    parts, vectors, size = int(full["parts"]), int(full["vectors"]), usual_upper(product(found.x.shape[2:]))
+    most = blocks(found.x.shape[1], profile.lanes(FLOAT32))
+    if parts != _MOST_PARTS and not 0 < parts <= most:
+        return Refusal(full, "shape", f"{parts} parts of {most} channel blocks")
+    if vectors not in _VECTORS:
+        return Refusal(full, "alignment", f"{vectors} accumulators are none of {_VECTORS}")
+    if vectors != WAYS and vectors > size:
+        return Refusal(full, "shape", f"{vectors} accumulators of a plane of {size}")
+    return replace(variant, knobs=full)
 
 
 def _pack_down(weight: np.ndarray, block: int) -> np.ndarray:
@@ -93,7 +116,8 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     found, block = _squeeze_of(group), profile.lanes(FLOAT32)
     assert found is not None
     tiles = choose_tiles(blocks(found.up.out_channels, block), 1, profile)
-    parts = min(_MOST_PARTS, blocks(found.x.shape[1], block))
+    most, ways = int(variant.knobs["parts"]), int(variant.knobs["vectors"])
+    parts = min(most, blocks(found.x.shape[1], block))
     name, bias = found.down.weight.name, found.down.bias
     down = {f"{name}@packed": _pack_down(group.constants[name], block),
             f"{name}@bias": pack_bias(group.constants[bias.name] if bias is not None else None,
@@ -103,12 +127,13 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
     partial = Temp("partial", FLOAT32, (found.x.shape[0], parts, hidden))
     packed = {**down, **up}
     weights, bias_name = tuple(down)
-    calls = (_lower_squeeze(found, parts, hidden, block, (weights, partial.name)),
-             _lower_excite(group, found, tiles, parts, hidden, block, layouts, (partial.name, bias_name, *up)))
+    calls = (_lower_squeeze(found, parts, ways, hidden, block, (weights, partial.name)),
+             _lower_excite(group, found, tiles, parts, most, hidden, block, layouts, (partial.name, bias_name, *up)))
     return Lowering(calls, packed, (partial,))
 
 
-def _lower_squeeze(found: _Squeeze, parts: int, hidden: int, block: int, args: tuple[str, ...]) -> KernelCall:
+def _lower_squeeze(found: _Squeeze, parts: int, ways: int, hidden: int, block: int,
+                   args: tuple[str, ...]) -> KernelCall:
     b = Builder("squeeze")
     x, w, partial = b.input("x", FLOAT32), b.input("w", FLOAT32), b.output("partial", FLOAT32)
     mean, total = b.stack("mean", FLOAT32, block), b.scratch("total", FLOAT32, hidden)
@@ -122,7 +147,7 @@ def _lower_squeeze(found: _Squeeze, parts: int, hidden: int, block: int, args: t
         first = b.let(minimum(part * each, count), "first")
         with b.loop(first, minimum(first + each, count), name="cb") as cb:
             plane = b.let((n * count + cb) * positions * block, "plane")
-            pooled = fold_plane(b, x, plane, positions, block, is_max=False)
+            pooled = fold_plane(b, x, plane, positions, block, is_max=False, ways=ways)
             b.store(mean, 0, pooled / splat(cast(maximum(positions, 1), FLOAT32), block))
             with b.loop(0, hidden, block, name="h") as h:
                 acc = b.var(b.load(total, h, block), "acc")
@@ -136,7 +161,7 @@ def _lower_squeeze(found: _Squeeze, parts: int, hidden: int, block: int, args: t
     return KernelCall(func, (found.x.name, *args), dims)
 
 
-def _lower_excite(group: Group, found: _Squeeze, tiles: OutTiles, parts: int, hidden: int, block: int,
+def _lower_excite(group: Group, found: _Squeeze, tiles: OutTiles, parts: int, most: int, hidden: int, block: int,
                   layouts: Mapping[str, Layout], args: tuple[str, ...]) -> KernelCall:
     b = Builder("excite")
     partial, before, w, bias = (b.input(n, FLOAT32) for n in ("partial", "before", "w", "bias"))
@@ -151,7 +176,7 @@ def _lower_excite(group: Group, found: _Squeeze, tiles: OutTiles, parts: int, hi
         point = Point(value.shape, (n, channel, zero, zero), 1, block, count)
         return apply_nodes(b, link.epilogue, link.values, {value.name: result}, buffers, layouts, point), point
 
-    each = -(-len(tiles.sizes) // min(_MOST_PARTS, len(tiles.sizes)))
+    each = -(-len(tiles.sizes) // min(most, len(tiles.sizes)))
     groups = -(-len(tiles.sizes) // each)
     with b.chunks(b.dim(found.x.shape[0]) * groups) as chunk:
         n, part = b.let(chunk // groups, "n"), b.let(chunk % groups, "part")
@@ -180,4 +205,4 @@ def _lower_excite(group: Group, found: _Squeeze, tiles: OutTiles, parts: int, hi
     return KernelCall(func, (*args, *extras, *group.outputs), dims)
 
 
-SQUEEZE = Kernel("squeeze", ("Conv",), _variants, _lower)
+SQUEEZE = Kernel("squeeze", ("Conv",), _variants, _lower, _knobs, _tune)

@@ -25,7 +25,8 @@ from meta_infer.kernels.plane_chunks import cut_planes, plane_chunks
 from meta_infer.kernels.point import Point, apply_nodes, bind, channel_count, store_outputs
 from meta_infer.support.dtypes import FLOAT32
 
-_WAYS = 4
+WAYS = 4
+"""Accumulators where nothing else has been chosen."""
 _VECTORS = (1, 2, 4, 8)
 
 
@@ -47,7 +48,7 @@ def _planes(x: Value, block: int) -> Dim:
 
 
 def _default(x: Value, block: int) -> dict[str, KnobValue]:
-    return {"vectors": _WAYS, "planes": cut_planes(_planes(x, block), 1, usual_upper(product(x.shape[2:])))[0]}
+    return {"vectors": WAYS, "planes": cut_planes(_planes(x, block), 1, usual_upper(product(x.shape[2:])))[0]}
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
@@ -75,7 +76,7 @@ def _epilogue_reads(group: Group) -> set[str]:
 
 
 def fold_plane(b: Builder, x: Buffer, first: Expr, count: Expr, lanes: int, is_max: bool,
-               ways: int = _WAYS) -> Expr:
+               ways: int = WAYS) -> Expr:
     """Sum or maximum of `count` vectors of `lanes` one after another from element `first`, in `ways` accumulators."""
     start = const(identity("max", x.dtype) if is_max else 0, Type(x.dtype, lanes))
     acc = [b.var(start, "acc") for _ in range(ways)]
