@@ -1,4 +1,7 @@
-"""Iota: 0, 1, 2, ... in rows of a few thousand elements."""
+"""Iota: 0, 1, 2, ... in rows of a few thousand elements.
+
+No knob: it writes a few thousand indices once.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Random: the Mersenne Twister, one state for the whole tensor and therefore one chunk.
 
 A batch of 624 words makes 312 doubles of 53 bits: (27 bits of a word * 2^26 + 26 bits of the next) / 2^53.
+
+No knob: there is one chunk and one order.
 """
 
 from __future__ import annotations

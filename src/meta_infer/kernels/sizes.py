@@ -1,6 +1,8 @@
 """Shape and Size where their numbers are used as data: the dims of a call, written to memory.
 
 Where only other shapes depend on them they fold away at import and nothing reaches this kernel.
+
+No knob: it stores a handful of numbers.
 """
 
 from __future__ import annotations

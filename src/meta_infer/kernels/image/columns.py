@@ -2,6 +2,8 @@
 
     Col2Im:         for plane, pixel:  sum over taps whose block covers the pixel          (no two chunks meet)
     DeformColumns:  for image, offset group, tap, position:  the sampled pixel of every channel of the group
+
+No knob: the time goes to reads at places that only the data says, or to overlaps of one channel at a time.
 """
 
 from __future__ import annotations

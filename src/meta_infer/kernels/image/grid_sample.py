@@ -2,6 +2,8 @@
 
 Of each point the pixels and weights are worked out once, then all channels are read.
 Source: the operator specification of ONNX; rounding and reflection as in PyTorch's GridSampler.h.
+
+No knob: the time goes to reads at places that only the data says.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
     for output element:  for tap inside the image:  compare;  remember the better one's position
 
 The position counts rows first, or columns first (the first spatial axis being the fastest) with `column_major`.
+
+No knob: elements are compared one by one, and networks that run on it are few.
 """
 
 from __future__ import annotations

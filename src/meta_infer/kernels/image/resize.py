@@ -4,7 +4,7 @@
     rows      the last two axes at most, plain: resize_rows.py
     any       for output element:  sum over the product of the taps of all resized axes (resize_taps.py)
 
-Knob of the first two: `lines`, output lines of a chunk.
+Knob of the first two: `lines`, output lines of a chunk; the third has none, it takes what is rare.
 """
 
 from __future__ import annotations

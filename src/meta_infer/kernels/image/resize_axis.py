@@ -4,6 +4,8 @@
                                                           y = sums / the weights' total, or the extrapolation value
 
 A filter that shrinks an image has as many taps as the scale asks for: they are a loop, not unrolled.
+
+No knob: rows are independent and all cut alike; the common resizes are those of resize.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 What a sample is made of is worked out once for all channels. Sources: the operator specification of ONNX; Mask R-CNN
 (He et al., 2017) for RoiAlign, Fast R-CNN (Girshick, 2015) for MaxRoiPool.
+
+No knob: cells cost what the regions ask for, which only the data says.
 """
 
 from __future__ import annotations

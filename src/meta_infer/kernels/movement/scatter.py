@@ -5,6 +5,8 @@
 
 A chunk owns the part of the output it writes and walks the updates in their order, so duplicate indices give the
 same result for any number of threads: the last one wins, or they are combined in order.
+
+No knob: updates keep their order, and every chunk of ScatterND reads all of them, so parts are few whatever they are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Row by row by a number that is data: ReverseSequence, TensorScatter, OneHot.
 
 Every output row is written once, from one input row or (OneHot) one index: chunks of rows are independent.
+
+No knob: rows are copied once, in the first or the last step of a network.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """ArgMax and ArgMin along one axis: the first (or last) position of the extreme element.
 
 Where dims follow the axis, vectors run along them; along a last axis positions are compared one by one.
+
+No knob: it runs once, at the end of a network, and mostly reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Det: determinants by elimination with the largest pivot of each column, in float64, one matrix at a time."""
+"""Det: determinants by elimination with the largest pivot of each column, in float64, one matrix at a time.
+
+No knob: elimination is a chain of divisions, and matrices are small and few.
+"""
 
 from __future__ import annotations
 

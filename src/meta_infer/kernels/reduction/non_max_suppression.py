@@ -1,6 +1,8 @@
 """NonMaxSuppression: every image and class picks its boxes, best first, in parallel; then all write (counted.py).
 
 A box is compared with those picked so far, a register of them at a time.
+
+No knob: a chunk is one image and class, and how many boxes it compares is data.
 """
 
 from __future__ import annotations

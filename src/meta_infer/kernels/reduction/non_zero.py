@@ -1,6 +1,8 @@
 """NonZero: the coordinates of all elements that are not zero, in row-major order.
 
 Parts of the tensor count first; once every part knows where it begins, all write (counted.py).
+
+No knob: the parts that count and those that write have to be the same, and both passes run at the speed of memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """CumSum and CumProd: running totals along one axis, forwards or from the end, with or without the element itself.
 
 Totals are serial along the axis, so the order never changes; vectors run along the dims behind it where there are any.
+
+No knob: the order along the axis is fixed, and what a chunk is hardly shows beside it.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
                  then on only what beats the worst one left is a candidate
 
 Both are stable: of equal elements the one with the lower index comes first. NaN counts as the largest number.
+
+No knob: what it takes depends on the data more than on how lines are dealt out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """TreeWalk: every row goes down every decision tree, one comparison a level, to the leaf it ends in.
 
 A walk takes as many steps as the deepest tree; one that has reached its leaf stays there.
+
+No knob: a walk waits for one load after another, and rows are dealt out finely enough for any number of threads.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
     find    sort the places of all items (stable: the first of equals comes first), number the groups of equals
     write   the number of groups is the size of the outputs: copy one item of each
+
+No knob: the sort takes the time, and it is one chunk.
 """
 
 from __future__ import annotations
