@@ -42,8 +42,8 @@ links:
 sensitive_layers: [softmax]
 power: {static_w: 1.5, joules_per_mac: {fp32: 4.6e-12}, joules_per_byte: {dram: 1.6e-10}}
 cost:
-  - {kernel_class: conv, precision: fp32, alpha: 1.0e-11, beta: {dram: 4.0e-11}, gamma: 1.0e-6, delta: 0,
-     fitted: 2026-01-31, samples: 200, error: 0.08}
+  - {kernel_class: conv, precision: fp32, alpha: {ports: 1.0e-10}, beta: {dram: 4.0e-11}, gamma: 1.0e-6,
+     delta: {chunks: 0}, overlap: 0.75, fitted: 2026-01-31, samples: 200, error: 0.08}
 versions: {toolchain: zig 0.17.1}
 """
 

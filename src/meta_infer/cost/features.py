@@ -1,9 +1,17 @@
-"""What a group costs at least, read off its types: floating-point operations, and bytes that must move."""
+"""What a group costs: the least, read off its types, and what its lowered kernels do, as the cost model counts it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meta_infer.cost.loop_counts import LoopCounts, count_loops
+from meta_infer.cost.reuse import footprint, local_bytes, touched, traffic
+from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Node
 from meta_infer.ir.group import Group
+from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import op_named
@@ -34,3 +42,141 @@ def group_bytes(group: Group) -> Dim:
         value = group.values[name]
         total = total + product(value.shape) * value.dtype.bytes
     return total
+
+
+# --- of lowered kernels ----------------------------------------------------------------------------------------
+
+WORK: Mapping[str, float] = {
+    "ports": 1.0, "arithmetic": 1.0, "load": 1.0, "store": 2.0, "partial": 4.0, "divide": 8.0, "scalar": 1.0,
+    "index": 0.5, "loop": 2.0,
+}
+"""Kinds of work, and a guess of what a unit takes, in register-wide multiply-adds of a core at its peak.
+
+ports       the longest queue of a core that starts as many loads as multiply-adds at a time and half as many stores
+arithmetic  register-wide operations other than divisions, functions of MATH by the length of their polynomials
+load        register-wide loads, those that fill all lanes with one number among them
+store       register-wide stores
+partial     register-wide loads and stores of some lanes only
+divide      register-wide divisions and square roots
+scalar      operations, loads and stores of single elements
+index       arithmetic on indices, most of which a compiler moves out of loops or into addresses
+loop        iterations and branches
+"""
+
+PENALTIES = ("chunks",)
+"""chunks: pieces of the parallel loop, each of which is claimed."""
+
+_LENGTHS = {"exp": 20, "log": 35, "tanh": 26, "sigmoid": 28, "erf": 40, "sin": 100, "cos": 100, "pow": 150}
+_REDUCE = 6
+_DOT = 3
+_QUEUES = 5 / 2
+"""Instructions that a core starts for each multiply-add it can start."""
+_HELD = 0.8
+"""Share of a cache that can be counted on: lines that share a set displace each other before it is full."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One launch: `args` name a buffer for each param, `dims` are values."""
+
+    func: LoopFunc
+    args: tuple[str, ...]
+    dims: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Features:
+    """What one run of a lowered group does, on one core.
+
+    `work`: WORK -> register-wide operations. `bytes`: name of a memory -> bytes that come from there or go there,
+    into the cache before it. `penalty`: PENALTIES -> how often.
+    """
+
+    work: Mapping[str, float]
+    bytes: Mapping[str, float]
+    launches: float = 1.0
+    penalty: Mapping[str, float] = field(default_factory=dict)
+
+    def numbers(self) -> dict[str, float]:
+        """All of it under one name each: 'work.load', 'bytes.l2', 'launches'."""
+        return {"launches": self.launches} | {f"{part}.{name}": value for part in ("work", "bytes", "penalty")
+                                              for name, value in getattr(self, part).items()}
+
+    @classmethod
+    def read(cls, numbers: Mapping[str, float]) -> Features:
+        """The features that `numbers()` wrote; names that are none are left out."""
+        parts: dict[str, dict[str, float]] = {"work": {}, "bytes": {}, "penalty": {}}
+        for key, value in numbers.items():
+            part, _, name = key.partition(".")
+            if part in parts and name:
+                parts[part][name] = value
+        return cls(parts["work"], parts["bytes"], numbers.get("launches", 1.0), parts["penalty"])
+
+
+def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterable[str],
+                profile: Profile) -> Features:
+    """Features of launches that together compute a group.
+
+    `sizes` are the bytes of every buffer, `weights` names those that lie in memory when a run begins, as constants of
+    a network do; all others are in the nearest cache that holds what the launch touches, as activations are.
+    """
+    constant = frozenset(weights)
+    work: Counter[str] = Counter()
+    moved: Counter[str] = Counter()
+    penalty: Counter[str] = Counter()
+    for call in calls:
+        counts = count_loops(call.func, call.dims, profile.simd_bits)
+        work.update(work_of(counts))
+        penalty.update({"chunks": counts.chunks})
+        moved.update(_crossing(call, sizes, constant, profile))
+    return Features(dict(work), dict(moved), float(len(calls)), dict(penalty))
+
+
+def work_of(counts: LoopCounts) -> dict[str, float]:
+    """WORK -> units of one launch."""
+    vector, scalar = Counter(counts.vector), Counter(counts.scalar)
+    functions = sum(_LENGTHS[name] * calls for name, calls in counts.math.items())
+    arithmetic = (vector["mad"] + vector["arithmetic"] + vector["cast"] + vector["shuffle"] + functions
+                  + _REDUCE * vector["reduce"] + _DOT * (vector["dot"] + vector["dot_narrow"]))
+    loads, partial = vector["load"] + vector["broadcast"], vector["partial"]
+    single = scalar.total() - scalar["divide"] + WORK["divide"] * scalar["divide"]
+    loops = counts.iterations + counts.branches
+    started = arithmetic + loads + vector["store"] + partial + single + loops
+    ports = max(arithmetic, loads + scalar["load"], WORK["store"] * (vector["store"] + scalar["store"]),
+                started / _QUEUES)
+    return {"ports": ports, "arithmetic": arithmetic, "load": loads, "store": vector["store"], "partial": partial,
+            "divide": vector["divide"], "scalar": single, "index": counts.index, "loop": loops}
+
+
+def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], profile: Profile) -> dict[str, float]:
+    """Name of a memory -> bytes of one launch that cross from there into the cache before it.
+
+    A cache that holds all that the launch touches has the activations already: only weights come into it.
+    """
+    nest = touched(call.func, call.dims)
+    held = {param.name: float(sizes[arg]) for param, arg in zip(call.func.params, call.args, strict=True)}
+    held.update(local_bytes(call.func, call.dims))
+    constant = {param.name for param, arg in zip(call.func.params, call.args, strict=True) if arg in weights}
+    everything = footprint(nest, held)
+    found: dict[str, float] = {}
+    for name, capacity in crossings(profile):
+        room = _HELD * capacity
+        crossing = traffic(nest, room, held) if room else everything
+        warm = sum(count for buffer, count in everything.items() if buffer not in constant) <= room
+        found[name] = sum(count for buffer, count in crossing.items() if buffer in constant or not warm)
+    return found
+
+
+def crossings(profile: Profile) -> list[tuple[str, float]]:
+    """For every memory but the nearest cache, nearest first: its name, and the bytes of the cache before it.
+
+    A chip of which no cache is known has one: main memory, before which nothing is held.
+    """
+    kinds = ("l1d", "l2", "l3", "main")
+    levels = [(memory.name, float(memory.size)) for kind in kinds for memory in profile.chip.memories
+              if memory.kind == kind]
+    if not any(memory.kind == "main" for memory in profile.chip.memories):
+        levels.append(("memory", float("inf")))
+    if len(levels) == 1:
+        return [(levels[0][0], 0.0)]
+    return [(name, capacity) for (_, capacity), (name, _) in zip(levels, levels[1:], strict=False)]

@@ -140,15 +140,24 @@ class Power(Section):
         default_factory=dict, description="energy of one byte read or written, by memory name, J")
 
 
-class Cost(Section):
-    """Fitted coefficients of time = max(alpha * flops, beta * bytes) + gamma * launches + delta * penalty."""
+Work = Literal["ports", "arithmetic", "load", "store", "partial", "divide", "scalar", "index", "loop"]
+Penalty = Literal["chunks"]
 
-    kernel_class: Name = Field(description="class of kernels it was fitted on")
+
+class Cost(Section):
+    """Fitted coefficients of the time of one core, where busy = alpha * work and moving = beta * bytes:
+
+    time = max(busy, moving) + (1 - overlap) * min(busy, moving) + gamma * launches + delta * penalty
+    """
+
+    kernel_class: Name = Field(description="class of kernels it was fitted on; 'any': all of them")
     precision: Precision = Field(description="element type it was fitted on")
-    alpha: NotNegative = Field(description="s per floating-point operation")
-    beta: dict[Name, NotNegative] = Field(description="s per byte, by memory name")
+    alpha: dict[Work, NotNegative] = Field(description="s per operation on a register, by kind of work")
+    beta: dict[Name, NotNegative] = Field(description="s per byte, by name of the memory it comes from")
     gamma: NotNegative = Field(description="s per launch")
-    delta: NotNegative = Field(description="s per unit of penalty")
+    delta: dict[Penalty, NotNegative] = Field(description="s per unit of penalty, by kind")
+    overlap: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0, description="share of the lesser of busy and moving that hides behind the greater")
     fitted: date = Field(description="day of the fit, YYYY-MM-DD")
     samples: Count = Field(description="measurements it stands on")
     error: NotNegative = Field(description="median relative error on held-out measurements, 0.1 is 10 %")
