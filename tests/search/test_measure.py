@@ -91,7 +91,8 @@ def test_real_kernels_with_a_share_of_the_peak() -> None:
     uncompiled = lowered_group("gemm", case.group, lowering, layouts, {}, flops=2 * 64 ** 3)
     first, second = compile_candidates([uncompiled, replace(uncompiled, name="twin")], ISA)
     assert any(buffer.role == "weights" for buffer in first.buffers.values())
-    assert first.launches != second.launches and key_of(first, 1, "cpu") == key_of(second, 1, "cpu")
+    assert first.launches == second.launches, "one function is compiled once"
+    assert key_of(first, 1, "cpu") == key_of(second, 1, "cpu")
     for threads in (1, 2):
         for found in measure([first, second], threads=threads, **FEW):
             assert found.ok and found.share_of_peak > 0

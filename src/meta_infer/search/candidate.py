@@ -98,16 +98,25 @@ def _largest_found(group: Group, lowering: Lowering) -> dict[str, int]:
 
 
 def compile_candidates(uncompiled: Sequence[Uncompiled], isa: str) -> tuple[Candidate, ...]:
-    """All of them in one artifact. Raises ToolchainError."""
-    funcs = [[replace(call.func, name=f"{call.func.name}_{i}_{j}") for j, call in enumerate(one.calls)]
-             for i, one in enumerate(uncompiled)]
-    artifact = compile_module(emit_module([f for own in funcs for f in own], (), (), isa), isa)
-    return tuple(_candidate(one, [f.name for f in own], artifact) for one, own in zip(uncompiled, funcs, strict=True))
+    """All of them in one artifact; a function that several of them launch is compiled once. Raises ToolchainError."""
+    funcs = {id(call.func): call.func for one in uncompiled for call in one.calls}
+    names = {key: f"{func.name}_{i}" for i, (key, func) in enumerate(funcs.items())}
+    named = [replace(func, name=names[key]) for key, func in funcs.items()]
+    artifact = compile_module(emit_module(named, (), (), isa), isa)
+    return tuple(_candidate(one, [names[id(call.func)] for call in one.calls], artifact) for one in uncompiled)
+
+
+def source_of(uncompiled: Uncompiled, isa: str) -> str:
+    """The C of its kernels only, under names that do not tell what else is compiled with them."""
+    alone = [replace(call.func, name=f"kernel_{j}") for j, call in enumerate(uncompiled.calls)]
+    return emit_unit(alone, isa, {})
+
+
+def launches_of(uncompiled: Uncompiled, names: Sequence[str]) -> tuple[Launch, ...]:
+    """Its calls, whose kernels will have these names."""
+    return tuple(Launch(name, call.args, tuple(evaluate(d, uncompiled.sizes) for d in call.dims))
+                 for name, call in zip(names, uncompiled.calls, strict=True))
 
 
 def _candidate(one: Uncompiled, names: Sequence[str], artifact: Artifact) -> Candidate:
-    # Names that do not tell what else is in the artifact: equal kernels have equal sources.
-    alone = [replace(call.func, name=f"kernel_{j}") for j, call in enumerate(one.calls)]
-    launches = tuple(Launch(name, call.args, tuple(evaluate(d, one.sizes) for d in call.dims))
-                     for name, call in zip(names, one.calls, strict=True))
-    return Candidate(one.name, artifact, emit_unit(alone, artifact.isa, {}), launches, one.buffers, one.flops)
+    return Candidate(one.name, artifact, source_of(one, artifact.isa), launches_of(one, names), one.buffers, one.flops)

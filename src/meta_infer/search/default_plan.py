@@ -54,6 +54,13 @@ def conversion_bytes(group: Group, variant: Variant, have: Mapping[str, set[Layo
     return total
 
 
+def no_variant(group: Group) -> UnsupportedError:
+    """The error of a group that no kernel computes; it names the ONNX node."""
+    shapes = ", ".join(str(group.values[n]) for n in (*group.inputs, *group.outputs))
+    return UnsupportedError(f"no kernel computes {group.label} on ({shapes})", what=group.anchor.label,
+                            hint="a float32 model with constant weights, or report this case")
+
+
 def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]]) -> Variant:
     if group.anchor.op in HEAVY:
         if not candidates[0].cost:
@@ -111,9 +118,7 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
         else:
             candidates = [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
             if not candidates:
-                shapes = ", ".join(str(group.values[n]) for n in (*group.inputs, *group.outputs))
-                raise UnsupportedError(f"no kernel computes {group.label} on ({shapes})", what=group.anchor.label,
-                                       hint="a float32 model with constant weights, or report this case")
+                raise no_variant(group)
             chosen = _choose(group, candidates, have)
         for name, layout in chosen.inputs.items():
             have[name].add(layout)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from meta_infer.backends.base import Metric
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, TARGETS
-from meta_infer.search.candidate import Candidate
+from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer
 from meta_infer.search.measure_protocol import VERSION
 
 OK = "ok"
@@ -51,13 +52,22 @@ class Measurement:
 
 
 def key_of(candidate: Candidate, threads: int, cpu: str) -> str:
-    """The key under which a candidate's time is recorded; its name is not part of it."""
+    """The key under which a candidate's time is recorded."""
     artifact = candidate.artifact
+    return key_of_parts(candidate.source, candidate.launches, candidate.buffers, artifact.isa, artifact.compiler,
+                        threads, cpu)
+
+
+def key_of_parts(source: str, launches: Sequence[Launch], buffers: Mapping[str, MeasuredBuffer], isa: str,
+                 compiler: str, threads: int, cpu: str) -> str:
+    """As `key_of`, of what is known before anything is compiled. Names are no part of it, but which are the same."""
+    order = list(dict.fromkeys(arg for launch in launches for arg in launch.args))
+    number = {name: i for i, name in enumerate(order)}
     parts = {
-        "source": candidate.source, "compiler": artifact.compiler,
-        "flags": [artifact.isa, *asdict(TARGETS[artifact.isa]).values(), *COMPILE_FLAGS],
-        "launches": [[launch.args, launch.dims] for launch in candidate.launches],
-        "buffers": {name: asdict(buffer) for name, buffer in sorted(candidate.buffers.items())},
+        "source": source, "compiler": compiler,
+        "flags": [isa, *asdict(TARGETS[isa]).values(), *COMPILE_FLAGS],
+        "launches": [[[number[arg] for arg in launch.args], launch.dims] for launch in launches],
+        "buffers": [asdict(buffers[name]) for name in order],
         "threads": threads, "cpu": cpu, "protocol": VERSION,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]

@@ -62,14 +62,18 @@ def measure_recorded(candidates: Sequence[Candidate], samples_of: Callable[[Cand
     return tuple(replace(found[key], name=c.name) for key, c in zip(keys, candidates, strict=True))
 
 
-def sample_of(described: Sample, candidate: Candidate, found: Measurement, key: str, threads: int, cpu: str) -> Sample:
-    """What the library keeps of a measured candidate."""
-    dims = described.dims or tuple(dim for launch in candidate.launches for dim in launch.dims)
+def sample_of(described: Sample, candidate: Candidate | None, found: Measurement, key: str, threads: int,
+              cpu: str) -> Sample:
+    """What the library keeps of a measured candidate; `described` says what `candidate`, where given, does not."""
+    if candidate is not None:
+        dims = described.dims or tuple(dim for launch in candidate.launches for dim in launch.dims)
+        artifact = candidate.artifact
+        described = replace(described, dims=dims, isa=described.isa or artifact.isa,
+                            compiler=described.compiler or artifact.compiler)
     peak = median_and_spread([peak for _, peak in found.turns])[0] if found.turns else 0.0
     return replace(described, key=key, seconds=found.seconds, spread=found.spread, share_of_peak=found.share_of_peak,
                    peak=peak, rounds=found.rounds, status=found.status, turns=found.turns, threads=threads, cpu=cpu,
-                   dims=dims, isa=described.isa or candidate.artifact.isa, protocol=VERSION,
-                   compiler=described.compiler or candidate.artifact.compiler, made="")
+                   protocol=VERSION, made="")
 
 
 def measurement_of(sample: Sample, name: str) -> Measurement:

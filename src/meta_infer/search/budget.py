@@ -1,0 +1,31 @@
+"""How much a search may do, by mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """seconds  for measuring, as a backstop: what a search does depends on times only where it runs into this
+    rivals   ways of each distinct group that are timed in the fine stage
+    slack    times the least guess that a way may be guessed to take and still be timed
+    keep     ways of each distinct group that the coarse stage leaves
+    tries    ways of each distinct group that are timed in the finetune stage
+    plans    whole plans that are built and timed against each other at the end
+    """
+
+    seconds: float
+    rivals: int
+    slack: float
+    keep: int
+    tries: int
+    plans: int
+
+
+BUDGETS: Mapping[str, Budget] = {
+    "fast": Budget(seconds=40, rivals=3, slack=1.3, keep=8, tries=0, plans=2),
+    "balanced": Budget(seconds=180, rivals=5, slack=1.5, keep=16, tries=12, plans=5),
+    "thorough": Budget(seconds=1800, rivals=12, slack=2.0, keep=48, tries=60, plans=5),
+}

@@ -1,0 +1,121 @@
+"""The fine stage: what the best plan is made of is timed, until every part of the best plan has been."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from meta_infer.ir.graph import Value
+from meta_infer.ir.group import Layout, Variant
+from meta_infer.kernels.guess import value_bytes
+from meta_infer.search.guesses import Guesses
+from meta_infer.search.sites import Known, Site, Translated
+from meta_infer.search.solve import Limits, Priced, Solved, solve
+from meta_infer.search.space import Offer, Space
+from meta_infer.search.timing import Converted, TimeOver, Timer
+from meta_infer.search.ways import Way, way_of
+
+_BATCH = 12
+"""Ways that are compiled together: what an interruption may cost in work."""
+_SECONDS_PER_BYTE = 1.5e-10
+"""A conversion's guess, reading and writing within the caches."""
+
+
+@dataclass
+class Market:
+    """A space with the price of everything in it: timed, or guessed."""
+
+    space: Space
+    sites: Mapping[str, Site]
+    translated: Translated
+    guesses: Guesses
+    limits: Limits = field(default_factory=Limits)
+    conversions: dict[Converted, float] = field(default_factory=dict)
+    wanted: set[Converted] = field(default_factory=set)
+
+    def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True) -> Solved:
+        """The best plan at the prices of now, of the ways that are `allowed` and did not fail.
+
+        Raises UnsupportedError where these cover no plan.
+        """
+        def prices(offer: Offer) -> list[Priced]:
+            if offer.is_free:
+                return [Priced(variant, 0.0) for variant in offer.variants]
+            return [Priced(variant, self.guesses.corrected(way, known))
+                    for variant, way, known in self.translated.ways(offer)
+                    if known.measured != math.inf and allowed(offer, way, known)]
+
+        return solve(self.space, prices, self.conversion, self.limits)
+
+    def conversion(self, value: Value, source: Layout, target: Layout) -> float | None:
+        if source.block and target.block and source.axis != target.axis:
+            return None
+        one = Converted(value.dtype, value.shape, source, target)
+        return self.conversions.get(one, _SECONDS_PER_BYTE * value_bytes(value))
+
+    def parts(self, solved: Solved) -> dict[str, tuple[Site, Way, int]]:
+        """The distinct timed groups of a plan: by text the site, the way, and how often it is there."""
+        found: dict[str, tuple[Site, Way, int]] = {}
+        for offer, priced in solved.taken.values():
+            if not offer.is_free:
+                way = way_of(offer.group, priced.variant)
+                _, _, count = found.get(offer.text, (None, None, 0))
+                found[offer.text] = self.sites[offer.text], way, count + 1
+        return found
+
+    def conversions_of(self, solved: Solved) -> set[Converted]:
+        """Conversions that a plan makes."""
+        found: set[Converted] = set()
+        for plan in (solved.plan, *solved.plan.regions.values()):
+            for planned in plan.groups:
+                for name, layout in planned.variant.inputs.items():
+                    made = plan.formats.get(name)
+                    value = planned.group.values[name]
+                    if name not in planned.group.constants and made is not None and made.layout != layout:
+                        found.add(Converted(value.dtype, value.shape, made.layout, layout))
+        return found
+
+
+def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float) -> Solved:
+    """Times the parts of the best plan, `rivals` of each, and solves again, until all its parts are timed.
+
+    Raises TimeOver at the time `until` (time.monotonic).
+    """
+    while True:
+        market.guesses.learn(market.sites.values())
+        solved = market.solve()
+        conversions = market.conversions_of(solved) - market.conversions.keys()
+        wanted = [(site, _promising(site, way, market.guesses, rivals, slack))
+                  for site, way, _ in market.parts(solved).values()]
+        wanted = [(site, variants) for site, variants in wanted if variants]
+        if not wanted and not conversions:
+            return solved
+        market.conversions.update(timer.time_conversions(sorted(conversions, key=str)))
+        for batch in _batches(wanted):
+            if time.monotonic() > until:
+                raise TimeOver("the time for measuring is over")
+            timer.time(batch)
+
+
+def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
+    """Untimed ways worth timing: the chosen one, and of all that were guessed to come near the `rivals` best."""
+    ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
+                    key=lambda item: item[:2])
+    least = ranked[0][0]
+    near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
+                                     if seconds <= slack * least or way == chosen]
+    timed = sum(known.measured is not None for _, known in near)
+    untimed = [known.variant for way, known in near if known.measured is None and way != chosen]
+    first = [] if site.ways[chosen].measured is not None else [site.ways[chosen].variant]
+    return [*first, *untimed[:max(0, rivals - timed - len(first))]]
+
+
+def _batches(wanted: Sequence[tuple[Site, list[Variant]]]) -> list[list[tuple[Site, list[Variant]]]]:
+    batches: list[list[tuple[Site, list[Variant]]]] = [[]]
+    for site, variants in wanted:
+        if batches[-1] and sum(len(v) for _, v in batches[-1]) + len(variants) > _BATCH:
+            batches.append([])
+        batches[-1].append((site, variants))
+    return batches

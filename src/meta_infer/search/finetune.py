@@ -1,0 +1,69 @@
+"""The finetune stage: local search over the knobs of the kernels that the plan chose, where the time goes first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Variant
+from meta_infer.kernels.kernel import Refusal
+from meta_infer.search.default_plan import RISK_LIMIT
+from meta_infer.search.fine import Market
+from meta_infer.search.sites import Site
+from meta_infer.search.solve import Solved
+from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.ways import Way, moves, way_of
+
+_GAIN = 0.99
+"""A step is one where a way takes less than this share of the time of the one before it."""
+_AT_ONCE = 6
+
+
+def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, tries: int, until: float) -> None:
+    """Steps from the chosen ways to quicker neighbours, `tries` of each distinct group at most.
+
+    A group gets its turn by the time it takes in the whole plan. Raises TimeOver at the time `until` (time.monotonic).
+    """
+    parts = market.parts(solved)
+    order = sorted(parts.values(), key=lambda part: -part[2] * market.guesses.corrected(part[1], part[0].ways[part[1]]))
+    for site, way, _ in order:
+        _climb(site, way, market, timer, profile, tries, until)
+
+
+def _climb(site: Site, start: Way, market: Market, timer: Timer, profile: Profile, tries: int, until: float) -> None:
+    formats = start.inputs, start.outputs
+
+    def best() -> tuple[Way, float]:
+        timed = [(known.measured, way) for way, known in site.ways.items()
+                 if known.measured is not None and (way.inputs, way.outputs) == formats]
+        seconds, way = min(timed)
+        return way, seconds
+
+    now, seconds = best()
+    while tries > 0:
+        if time.monotonic() > until:
+            raise TimeOver("the time for measuring is over")
+        batch = _untimed(site, site.ways[now].variant, profile, market.guesses.seconds)[:min(_AT_ONCE, tries)]
+        if not batch:
+            return
+        tries -= len(batch)
+        for variant in batch:
+            site.add(variant, market.guesses.seconds(site.group, variant))
+        timer.time([(site, batch)])
+        found, quicker = best()
+        if quicker < _GAIN * seconds:
+            now, seconds = found, quicker
+
+
+def _untimed(site: Site, variant: Variant, profile: Profile,
+             guess: Callable[..., float]) -> list[Variant]:
+    """Neighbours by one knob that were not timed yet, the best guess first."""
+    found = []
+    for moved in moves(site.group, variant, profile):
+        if isinstance(moved, Refusal) or moved.risk > RISK_LIMIT:
+            continue
+        known = site.ways.get(way_of(site.group, moved))
+        if known is None or known.measured is None:
+            found.append((guess(site.group, moved), moved))
+    return [moved for _, moved in sorted(found, key=lambda item: item[0])]

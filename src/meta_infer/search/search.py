@@ -1,0 +1,178 @@
+"""The search, from a graph to a plan: space, coarse, fine, finetune, and whole plans against each other."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Plan
+from meta_infer.ir.group_text import group_text
+from meta_infer.search.budget import Budget
+from meta_infer.search.coarse import coarse
+from meta_infer.search.fine import Market, fine
+from meta_infer.search.finetune import finetune
+from meta_infer.search.guesses import Guesses, Model
+from meta_infer.search.sites import Known, Translated, sites_of
+from meta_infer.search.solve import NO_LIMITS, Limits, Solved
+from meta_infer.search.space import ANCHORS, Offer, Space
+from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.ways import Way, way_of
+from meta_infer.search.whole import time_plans
+from meta_infer.support.errors import UnsupportedError
+
+_ROUNDS, _SECONDS = 21, 4.0
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A whole plan: what its parts add up to, and what it took; infinite where it was not run."""
+
+    name: str
+    plan: Plan
+    estimate: float
+    measured: float = math.inf
+
+
+@dataclass
+class Story:
+    """What a search did, for the report. Seconds are those of one run of the model.
+
+    combinations  kernels with all values of their knobs over all distinct groups
+    looked_at     of these, how many the coarse stage guessed the time of; `kept` those that it left
+    refused       how many could not be, by reason
+    timed         measured by this build, `recalled` known from the library
+    error         median error of guesses, corrected by what was timed
+    gap           share by which a plan of these prices could at most be better than the one found
+    ended         why measuring ended early; empty when everything was timed
+    """
+
+    combinations: int = 0
+    groups: int = 0
+    distinct: int = 0
+    looked_at: int = 0
+    kept: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    timed: int = 0
+    recalled: int = 0
+    error: float = 0.0
+    gap: float = 0.0
+    sum_of_parts: float = 0.0
+    contenders: tuple[Contender, ...] = ()
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The plan that won, and how it came to that."""
+
+    plan: Plan
+    story: Story
+
+
+def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
+           inputs: Mapping[str, np.ndarray], limits: Limits = NO_LIMITS,
+           on_stage: Callable[[str], None] = lambda name: None) -> Searched:
+    """The plan of `space` that takes the least time on this machine within `limits`, as far as `budget` reaches.
+
+    `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run.
+    Raises UnsupportedError when nothing fits the limits, ToolchainError.
+    """
+    until = time.monotonic() + budget.seconds
+    sites = sites_of(space)
+    guesses = Guesses(model, timer.points)
+    market = Market(space, sites, Translated(sites, profile), guesses, limits)
+    story = Story(space.combinations, len(space.all_offers), len(sites))
+
+    on_stage("coarse")
+    told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=budget.slack)
+    story.looked_at, story.kept, story.refused = told.looked_at, told.kept, told.refused
+    _add_default(default, market)
+    try:
+        on_stage("fine")
+        solved = fine(market, timer, rivals=budget.rivals, slack=budget.slack, until=until)
+        on_stage("finetune")
+        finetune(market, timer, profile, solved, tries=budget.tries, until=until)
+        solved = fine(market, timer, rivals=1, slack=budget.slack, until=until)
+    except TimeOver as over:
+        story.ended = str(over)
+        guesses.learn(sites.values())
+        solved = market.solve()
+    story.timed, story.recalled = timer.timed, timer.recalled
+    story.error, story.gap, story.sum_of_parts = guesses.error(sites.values()), solved.gap, solved.seconds
+
+    on_stage("whole plans")
+    contenders = _contenders(market, solved, default, budget.plans)
+    if not timer.is_replay:
+        found = time_plans([one.plan for one in contenders], timer.backend, profile, inputs, threads=timer.threads,
+                           rounds=_ROUNDS, seconds=_SECONDS)
+        contenders = [Contender(one.name, one.plan, one.estimate, whole.seconds)
+                      for one, whole in zip(contenders, found, strict=True)]
+    story.contenders = tuple(sorted(contenders, key=lambda one: (one.measured, one.estimate)))
+    return Searched(story.contenders[0].plan, story)
+
+
+def _add_default(default: Plan, market: Market) -> None:
+    """Makes sure that the ways of the default plan are among those that may be timed."""
+    for plan in _with_regions(default):
+        for planned in plan.groups:
+            site = market.sites.get(group_text(planned.group))
+            if site is None or planned.variant.kernel in ("view", "region"):
+                continue
+            variant = market.translated.as_site(site, way_of(planned.group, planned.variant))
+            if variant is not None:
+                site.add(variant, market.guesses.seconds(site.group, variant))
+
+
+def _with_regions(plan: Plan) -> Sequence[Plan]:
+    return [plan, *(inner for region in plan.regions.values() for inner in _with_regions(region))]
+
+
+def _contenders(market: Market, solved: Solved, default: Plan, most: int) -> list[Contender]:
+    """The best plan, the default one, and the best without what carries the most weight in it."""
+    found = [Contender("searched", solved.plan, solved.seconds),
+             Contender("default", default, _estimate(market, default))]
+    heaviest = _kernels_by_weight(market, solved)
+    rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
+        ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),
+        *((f"without {kernel}", lambda offer, way, known, kernel=kernel: way.kernel != kernel) for kernel in heaviest),
+    ]
+    for name, rule in rules:
+        if len(found) >= most:
+            break
+        try:
+            other = market.solve(rule)
+        except UnsupportedError:
+            continue
+        if all(_choices(other.plan) != _choices(one.plan) for one in found):
+            found.append(Contender(name, other.plan, other.seconds))
+    if _choices(found[0].plan) == _choices(found[1].plan):
+        del found[0]
+    return found[:most]
+
+
+def _choices(plan: Plan) -> list[tuple[str, Way]]:
+    return [(group.group.outputs[0], way_of(group.group, group.variant)) for one in _with_regions(plan)
+            for group in one.groups]
+
+
+def _estimate(market: Market, plan: Plan) -> float:
+    total = 0.0
+    for one in _with_regions(plan):
+        for planned in one.groups:
+            site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
+            if site is not None and way in site.ways:
+                total += market.guesses.corrected(way, site.ways[way])
+    return total
+
+
+def _kernels_by_weight(market: Market, solved: Solved) -> list[str]:
+    weight: Counter[str] = Counter()
+    for site, way, count in market.parts(solved).values():
+        weight[way.kernel] += count * market.guesses.corrected(way, site.ways[way])     # type: ignore[assignment]
+    return [kernel for kernel, _ in weight.most_common()]

@@ -1,0 +1,242 @@
+"""Timing ways of groups for the search: what the library knows is taken from there, the rest compiled together, timed
+against the quickest way known, and remembered at once.
+
+Times of one site that were taken minutes apart do not compare on a busy machine. So every batch holds the site's
+quickest way again, and the others count as ratios to it, round by round.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from meta_infer.backends.base import Backend
+from meta_infer.backends.cpu.toolchain import find_compiler
+from meta_infer.cost.algorithms import size_of
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Shape, Value
+from meta_infer.ir.group import PLAIN, Layout, Variant
+from meta_infer.ir.shapes import product
+from meta_infer.kernels.movement.reorder import reorder
+from meta_infer.library.samples import Sample
+from meta_infer.library.store import Library
+from meta_infer.search.candidate import (
+    Candidate,
+    MeasuredBuffer,
+    Role,
+    Uncompiled,
+    compile_candidates,
+    launches_of,
+    lowered_group,
+    source_of,
+)
+from meta_infer.search.measure import measure, measured_cpu
+from meta_infer.search.measure_protocol import median_and_spread
+from meta_infer.search.measurements import OK, Measurement, key_of_parts
+from meta_infer.search.recorded import FROM_OUTSIDE, sample_of
+from meta_infer.search.sites import Known, Site
+from meta_infer.search.ways import Way, way_of
+from meta_infer.support.dtypes import DType
+from meta_infer.support.errors import LibraryUnwritableError
+
+
+class TimeOver(Exception):
+    """Nothing more can be timed: a replay has come to what was not recorded."""
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A conversion of a tensor from one layout to another."""
+
+    dtype: DType
+    shape: Shape
+    source: Layout
+    target: Layout
+
+    def __str__(self) -> str:
+        return f"Reorder({self.dtype}[{', '.join(map(str, self.shape))}]) {self.source} -> {self.target}"
+
+
+Points = Sequence[Mapping[str, int]]
+"""Sizes of the symbols at which models with dynamic dims are timed; one empty mapping for all others."""
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is timed: one way, or one conversion, lowered at every point, with the keys of its samples."""
+
+    name: str
+    points: tuple[Uncompiled, ...]
+    keys: tuple[str, ...]
+    described: Sample
+
+
+@dataclass
+class Timer:
+    """Times ways on this machine with `threads` threads, at every one of `points`, whose seconds are added up.
+
+    `on_time(count)` is called after every batch with the number of ways that are known since. `timed` counts what was
+    measured, `recalled` what the library knew. In a `replay` nothing is measured: TimeOver tells that something would
+    have to be.
+    """
+
+    backend: Backend
+    profile: Profile
+    points: Points = ({},)
+    threads: int = 1
+    rounds: int = 7
+    seconds: float = 1.0
+    library: Library | None = None
+    is_replay: bool = False
+    on_time: Callable[[int], None] = lambda count: None
+    warn: Callable[[str], None] = lambda text: None
+    timed: int = 0
+    recalled: int = 0
+    _cpu: str = field(default_factory=measured_cpu)
+    _compiler: str = field(default_factory=lambda: find_compiler().version)
+
+    def time(self, wanted: Sequence[tuple[Site, Sequence[Variant]]], rounds: int | None = None) -> None:
+        """Times variants of several sites: compiled together, each site's against each other and its quickest way.
+
+        Raises TimeOver.
+        """
+        jobs: list[tuple[Site, tuple[Way, Known] | None, list[tuple[Way, _Job]]]] = []
+        for site, variants in wanted:
+            fresh = [v for v in variants if site.ways[way_of(site.group, v)].measured is None]
+            lowered = [(way_of(site.group, v), self._job(site, v)) for v in fresh]
+            missing = [(way, job) for way, job in lowered if not self._recall(site.ways[way], job)]
+            if missing:
+                jobs.append((site, site.best(measured=True), missing))
+        if jobs and self.is_replay:
+            raise TimeOver(jobs[0][2][0][1].name)
+        batches = [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
+                   for site, base, missing in jobs]
+        compiled = self._compile([job for batch in batches for job in batch])
+        for (site, base, missing), batch in zip(jobs, batches, strict=True):
+            found = self._measure([[next(compiled) for _ in job.points] for job in batch], rounds or self.rounds)
+            self._settle(site, base, missing, found)
+
+    def time_conversions(self, wanted: Sequence[Converted]) -> dict[Converted, float]:
+        """Seconds of each, infinite for one that failed. Raises TimeOver."""
+        found: dict[Converted, float] = {}
+        jobs = {one: self._conversion(one) for one in wanted}
+        for one, job in jobs.items():
+            known = Known(Variant("reorder", "reorder", {}, {}), 0.0)
+            if self._recall(known, job) and known.measured is not None:
+                found[one] = known.measured
+        missing = {one: job for one, job in jobs.items() if one not in found}
+        if missing and self.is_replay:
+            raise TimeOver(next(iter(missing.values())).name)
+        compiled = self._compile(list(missing.values()))
+        measured = self._measure([[next(compiled) for _ in job.points] for job in missing.values()], self.rounds)
+        for (one, job), points in zip(missing.items(), measured, strict=True):
+            turns = _together(points)
+            found[one] = statistics.median(turns) if turns else math.inf
+            self._keep([(job, points, 1.0)])
+        self.timed += len(missing)
+        self.on_time(len(wanted))
+        return found
+
+    def _settle(self, site: Site, base: tuple[Way, Known] | None, missing: Sequence[tuple[Way, _Job]],
+                found: Sequence[Sequence[Measurement]]) -> None:
+        """Enters what was measured, as ratios to the base where there is one."""
+        against = None if base is None else _together(found[0])
+        kept = []
+        for (way, job), points in zip(missing, found[0 if base is None else 1:], strict=True):
+            entry, turns = site.ways[way], _together(points)
+            plain, _ = median_and_spread(turns) if turns else (math.inf, 0.0)
+            entry.measured, entry.spread = _seconds(turns, against, None if base is None else base[1].measured)
+            scale = entry.measured / plain if turns else 1.0
+            kept.append((job, points, scale))
+            entry.key = job.keys[0]
+        self._keep(kept)
+        self.timed += len(missing)
+        self.on_time(len(missing))
+
+    def _recall(self, entry: Known, job: _Job) -> bool:
+        """Enters what the library knows of a job; whether it knows all points."""
+        known = self.library.known(job.keys) if self.library else {}
+        found = [known[key] for key in job.keys if key in known and known[key].status not in FROM_OUTSIDE]
+        if len(found) < len(job.keys):
+            return False
+        entry.measured = sum(sample.seconds for sample in found)
+        entry.spread, entry.key = sum(sample.spread for sample in found), job.keys[0]
+        self.recalled += 1
+        self.on_time(1)
+        return True
+
+    def _keep(self, found: Sequence[tuple[_Job, Sequence[Measurement], float]]) -> None:
+        if not self.library or not self.library.writable:
+            return
+        samples = []
+        for job, points, scale in found:
+            for key, lowered, one in zip(job.keys, job.points, points, strict=True):
+                scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
+                dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
+                described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims)
+                samples.append(sample_of(described, None, scaled, key, self.threads, self._cpu))
+        try:
+            self.library.add(samples)
+        except LibraryUnwritableError as error:
+            self.warn(f"{error}\n  what was measured just now will not be remembered")
+
+    def _measure(self, candidates: Sequence[Sequence[Candidate]], rounds: int) -> list[list[Measurement]]:
+        flat = [one for points in candidates for one in points]
+        found = iter(measure(flat, rounds=rounds, seconds=self.seconds, threads=self.threads))
+        return [[next(found) for _ in points] for points in candidates]
+
+    def _compile(self, jobs: Sequence[_Job]) -> Iterator[Candidate]:
+        flat = [one for job in jobs for one in job.points]
+        return iter(compile_candidates(flat, str(self.profile.isa)) if flat else ())
+
+    def _job(self, site: Site, variant: Variant) -> _Job:
+        group = site.group
+        layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+        lowering = self.backend.lower(group, variant, layouts, self.profile)
+        name = f"{group.label} by {way_of(group, variant)}"
+        points = tuple(lowered_group(name, group, lowering, layouts, sizes) for sizes in self.points)
+        formats = {f"{side}{i}": str(layout) for side, names, own in (("in", group.inputs, variant.inputs),
+                                                                      ("out", group.outputs, variant.outputs))
+                   for i, layout in enumerate(own.get(n, PLAIN) for n in names) if layout != PLAIN}
+        return self._described(name, points, Sample(
+            variant.kernel, variant.name, op=group.anchor.op, group=site.text, structure=site.structure,
+            knobs=dict(variant.knobs), layouts=formats))
+
+    def _conversion(self, one: Converted) -> _Job:
+        value = Value("value", one.dtype, one.shape)
+        lowering, points = reorder(value, one.source, one.target, self.profile), []
+        for sizes in self.points:
+            def buffer(layout: Layout, role: Role, sizes: Mapping[str, int] = sizes) -> MeasuredBuffer:
+                elements = size_of(product(layout.physical(one.shape)), sizes)
+                return MeasuredBuffer(elements * one.dtype.bytes, one.dtype.name, role)
+
+            buffers = {"source": buffer(one.source, "input"), "target": buffer(one.target, "output")}
+            points.append(Uncompiled(str(one), lowering.calls, buffers, sizes))
+        return self._described(str(one), tuple(points), Sample("reorder", "reorder", op="Reorder", group=str(one)))
+
+    def _described(self, name: str, points: tuple[Uncompiled, ...], described: Sample) -> _Job:
+        isa, keys = str(self.profile.isa), []
+        source = source_of(points[0], isa)
+        for one in points:
+            launches = launches_of(one, [f"kernel_{i}" for i in range(len(one.calls))])
+            keys.append(key_of_parts(source, launches, one.buffers, isa, self._compiler, self.threads, self._cpu))
+        return _Job(name, points, tuple(keys), described)
+
+
+def _together(points: Sequence[Measurement]) -> list[float]:
+    """Seconds of all points in each round; nothing when one failed."""
+    if not all(m.status == OK for m in points):
+        return []
+    return [sum(turn[0] for turn in turns) for turns in zip(*(m.turns for m in points), strict=False)]
+
+
+def _seconds(turns: Sequence[float], base: Sequence[float] | None, known: float | None) -> tuple[float, float]:
+    """(median, spread): of the turns, or of their ratios to those of a base that is known to take `known` seconds."""
+    if not turns:
+        return math.inf, 0.0
+    if not base or known is None:
+        return median_and_spread(turns)
+    median, spread = median_and_spread([mine / other for mine, other in zip(turns, base, strict=False)])
+    return median * known, spread * known
