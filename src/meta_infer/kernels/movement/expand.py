@@ -1,6 +1,8 @@
 """Expand: numpy broadcasting to a larger shape.
 
 An axis whose size is only found while running may turn out to be 1, and is then read again and again.
+
+Knob: `grain`, elements of a chunk (grain.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Gather: rows of `inner` elements picked by index along one axis.
 
 An index outside [-n, n) is clamped to the nearest row: a wrong index gives a wrong row, never a wild read.
+
+Knob: `grain`, elements of a chunk (grain.py).
 """
 
 from __future__ import annotations

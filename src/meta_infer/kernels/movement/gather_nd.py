@@ -1,4 +1,7 @@
-"""GatherND (slices picked by index tuples) and GatherElements (one element per index)."""
+"""GatherND (slices picked by index tuples) and GatherElements (one element per index).
+
+Knob: `grain`, elements of a chunk (grain.py).
+"""
 
 from __future__ import annotations
 

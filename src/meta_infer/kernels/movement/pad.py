@@ -1,4 +1,7 @@
-"""Pad: constant borders by rows; reflect, edge and wrap element by element. Negative pads crop."""
+"""Pad: constant borders by rows; reflect, edge and wrap element by element. Negative pads crop.
+
+Knob: `grain`, elements of a chunk (grain.py).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Slice: a strided box of the input; rows are copied whole where the last axis has step 1.
 
 Channels in blocks are sliced by whole blocks: the first one begins a block, the last one ends a block or the tensor.
+
+Knob: `grain`, elements of a chunk (grain.py).
 """
 
 from __future__ import annotations
