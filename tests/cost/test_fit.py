@@ -6,6 +6,7 @@ from datetime import date
 
 import numpy as np
 import pytest
+from tests.kernels.harness import make_profile
 
 from meta_infer.cost.features import WORK, Call, Features, features_of
 from meta_infer.cost.fit import FEWEST, CostSample, at_one_clock, fit, is_held_out
@@ -14,7 +15,6 @@ from meta_infer.hardware.load import parse_profile
 from meta_infer.hardware.schema import Chip, Cost
 from meta_infer.ir.builder import Builder
 from meta_infer.support.dtypes import FLOAT32
-from tests.kernels.harness import make_profile
 
 PROFILE = make_profile("x86-64-v3")
 TODAY = date(2026, 11, 30)
@@ -62,7 +62,8 @@ def test_outliers_pull_little() -> None:
 
 
 def test_entries_are_those_of_a_profile_and_read_back() -> None:
-    found = fit([*_samples(60, 4), *_samples(60, 5, "conv", slow=2.0), *_samples(FEWEST - 1, 6, "pool")], PROFILE, TODAY)
+    few = _samples(FEWEST - 1, 6, "pool")
+    found = fit([*_samples(60, 4), *_samples(60, 5, "conv", slow=2.0), *few], PROFILE, TODAY)
     assert [e.kernel_class for e in found.entries] == [ANY, "conv", "gemm"], "too few samples are no class"
     gemm = found.entries[2]
     assert gemm.fitted == TODAY and gemm.samples == 60 and gemm.error < 0.1

@@ -15,6 +15,7 @@ from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.shapes import Dim, product
 from meta_infer.ops.opdef import TensorType
 from meta_infer.ops.registry import op_named
+from meta_infer.support.dtypes import FLOAT32
 
 
 def node_flops(node: Node, group: Group) -> Dim:
@@ -114,21 +115,23 @@ class Features:
 
 
 def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterable[str],
-                profile: Profile) -> Features:
+                profile: Profile, flops: float = 0.0) -> Features:
     """Features of launches that together compute a group.
 
     `sizes` are the bytes of every buffer, `weights` names those that lie in memory when a run begins, as constants of
-    a network do; all others are in the nearest cache that holds what the launch touches, as activations are.
+    a network do; all others are in the nearest cache that holds what the launch touches, as activations are. Loops whose
+    bounds depend on data run as often as makes the multiply-adds those of `flops`, the operations of the group.
     """
+    unknown = _unknown_trips(calls, profile, flops)
     constant = frozenset(weights)
     work: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     penalty: Counter[str] = Counter()
     for call in calls:
-        counts = count_loops(call.func, call.dims, profile.simd_bits)
+        counts = count_loops(call.func, call.dims, profile.simd_bits, unknown)
         work.update(work_of(counts))
         penalty.update({"chunks": counts.chunks})
-        moved.update(_crossing(call, sizes, constant, profile))
+        moved.update(_crossing(call, sizes, constant, profile, unknown))
     return Features(dict(work), dict(moved), float(len(calls)), dict(penalty))
 
 
@@ -148,12 +151,23 @@ def work_of(counts: LoopCounts) -> dict[str, float]:
             "divide": vector["divide"], "scalar": single, "index": counts.index, "loop": loops}
 
 
-def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], profile: Profile) -> dict[str, float]:
+def _unknown_trips(calls: Sequence[Call], profile: Profile, flops: float) -> float:
+    """Iterations of loops with unknown bounds, from the operations that all have to be done; 1 when nothing tells."""
+    if not flops or not any(count_loops(call.func, call.dims).unknown for call in calls):
+        return 1.0
+    once, twice = (sum(count_loops(call.func, call.dims, profile.simd_bits, trips).vector.get("mad", 0.0)
+                       for call in calls) for trips in (1.0, 2.0))
+    wanted = flops / 2 / profile.lanes(FLOAT32)
+    return max(1.0, 1.0 + (wanted - once) / (twice - once)) if twice > once else 1.0
+
+
+def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], profile: Profile,
+              unknown: float) -> dict[str, float]:
     """Name of a memory -> bytes of one launch that cross from there into the cache before it.
 
     A cache that holds all that the launch touches has the activations already: only weights come into it.
     """
-    nest = touched(call.func, call.dims)
+    nest = touched(call.func, call.dims, unknown)
     held = {param.name: float(sizes[arg]) for param, arg in zip(call.func.params, call.args, strict=True)}
     held.update(local_bytes(call.func, call.dims))
     constant = {param.name for param, arg in zip(call.func.params, call.args, strict=True) if arg in weights}

@@ -8,7 +8,7 @@ into its iterations as an array, and what is inside is evaluated for all of them
 many, spread evenly. So counts are exact for most kernels and close for the others, in milliseconds.
 
 What depends on data cannot be known: of a branch both sides count half, `min` of an unknown and a known number is the
-known one, and a loop with an unknown bound counts once.
+known one, and a loop with an unknown bound runs as often as the caller says.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class LoopCounts:
 
     `vector`, `scalar`: KINDS -> instructions. `math`: function of MATH -> calls, of a register or a number each.
     `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
-    `loaded`, `stored`: buffer -> bytes, each access counted. `exact`: no iteration was left out, nothing unknown.
+    `loaded`, `stored`: buffer -> bytes, each access counted. `sampled`: of some loop only a part was looked at.
+    `unknown`: some loop's bound, or some condition, depends on what memory holds.
     """
 
     vector: Mapping[str, float]
@@ -83,15 +84,21 @@ class LoopCounts:
     stored: Mapping[str, float]
     chunks: int
     statements: int
-    exact: bool = True
+    sampled: bool = False
+    unknown: bool = False
+
+    @property
+    def exact(self) -> bool:
+        return not self.sampled and not self.unknown
 
 
-def count_loops(func: LoopFunc, dims: Sequence[int], register_bits: int = 0) -> LoopCounts:
+def count_loops(func: LoopFunc, dims: Sequence[int], register_bits: int = 0, unknown: float = 1.0) -> LoopCounts:
     """Counts of one launch of `func` at these values of its dims.
 
-    `register_bits` is the width of the machine's vector registers; 0 takes every vector for one register.
+    `register_bits` is the width of the machine's vector registers; 0 takes every vector for one register. `unknown` is
+    how often loops run whose bounds depend on data.
     """
-    counter = _Counter(func, register_bits)
+    counter = _Counter(func, register_bits, unknown)
     points = Points.one({dim.name: int(value) for dim, value in zip(func.dims, dims, strict=True)})
     chunks = points.number(func.chunks)
     if chunks > 0:
@@ -105,6 +112,7 @@ class _Counter:
 
     func: LoopFunc
     register_bits: int
+    trips_of_unknown: float
     vector: dict[str, float] = field(default_factory=dict)
     scalar: dict[str, float] = field(default_factory=dict)
     math: dict[str, float] = field(default_factory=dict)
@@ -118,20 +126,23 @@ class _Counter:
 
     def __post_init__(self) -> None:
         self.assigned = {s.var.name for s in walk_stmts(self.func.body) if isinstance(s, Assign)}
-        self.varying, self.exact = varying_names(self.func)
-        self.exact &= not self.varying & self.assigned
+        self.varying, known = varying_names(self.func)
+        self.unknown = not known or bool(self.varying & self.assigned)
+        self.sampled = False
 
     def result(self, chunks: int) -> LoopCounts:
         return LoopCounts(self.vector, self.scalar, self.math, self.index, self.iterations, self.branches,
-                          self.prefetches, self.loaded, self.stored, chunks, self.statements, self.exact)
+                          self.prefetches, self.loaded, self.stored, chunks, self.statements, self.sampled,
+                          self.unknown)
 
     # --- statements ---------------------------------------------------------------------------------------
 
     def loop(self, var: Var, span: tuple[Value, Value, Value], body: Sequence[Stmt], points: Points,
              unrolled: bool = False) -> None:
         """A loop's body, at as many points as tell one iteration from another."""
-        inner, whole = expand(points, var.name, span, trips(*span), CAP if var.name in self.varying else 0)
-        self.exact &= whole
+        cap = CAP if var.name in self.varying else 0
+        inner, whole = expand(points, var.name, span, trips(*span), cap, self.trips_of_unknown)
+        self.sampled |= not whole
         if not inner.total:
             return
         self.iterations += 0.0 if unrolled else inner.total
@@ -164,7 +175,7 @@ class _Counter:
             case Prefetch():
                 self.prefetches += times
             case Source():
-                self.exact = False
+                self.unknown = True
 
     # --- expressions --------------------------------------------------------------------------------------
 
@@ -260,7 +271,8 @@ def varying_names(func: LoopFunc) -> tuple[frozenset[str], bool]:
                 waiting += roots(stmt)
             case Store(count=count) if count is not None:
                 waiting.append(count)
-        waiting += [load.count for root in roots(stmt) for load in _partial_loads(root) if load.count is not None]
+        waiting += [load.count for root in roots(stmt) if root.type != INDEX
+                    for load in _partial_loads(root) if load.count is not None]
     found: set[str] = set()
     seen: set[int] = set()
     known = True

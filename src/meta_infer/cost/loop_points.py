@@ -106,23 +106,28 @@ def _least(a: Value, b: Value, arrays: Callable[..., Value], numbers: Callable[.
 
 
 def trips(start: Value, stop: Value, step: Value) -> Value:
-    """Iterations of a loop at each point; one where they are unknown."""
+    """Iterations of a loop at each point; None when unknown."""
     if start is None or stop is None or step is None:
-        return 1
+        return None
     count = -((start - stop) // step)
     return np.maximum(count, 0) if isinstance(count, np.ndarray) else max(count, 0)
 
 
-def expand(points: Points, name: str, span: tuple[Value, Value, Value], count: Value,
-           cap: int) -> tuple[Points, bool]:
+def expand(points: Points, name: str, span: tuple[Value, Value, Value], count: Value, cap: int,
+           unknown: float = 1.0) -> tuple[Points, bool]:
     """The points inside a loop over `name` that runs `count` times at each point, and whether none was left out.
 
     With `cap` 0 the variable is of no interest: a point stands for all iterations. Else each iteration is a point of
-    its own; when they are more than `cap`, that many, each at another place in an equal share of all.
+    its own; when they are more than `cap`, that many, each at another place in an equal share of all. A `count` of None
+    counts as `unknown` iterations, whose values are unknown too.
     """
     here = len(points.weights)
+    if count is None:
+        inside = points.pick(np.arange(here), points.weights * unknown)
+        inside.values[name] = None
+        return inside, True
     counts = np.broadcast_to(np.asarray(count, np.int64), (here,))
-    if not cap or span[0] is None or span[2] is None:
+    if not cap:
         inside = points.pick(np.flatnonzero(counts), (points.weights * counts)[counts > 0])
         inside.values[name] = None
         return inside, True

@@ -76,12 +76,15 @@ class Nest:
         return [*self.walks, *(walk for nest in self.inner for walk in nest.all_walks())]
 
 
-def touched(func: LoopFunc, dims: Sequence[int]) -> Nest:
-    """The loops of a kernel at these values of its dims, with what each touches."""
+def touched(func: LoopFunc, dims: Sequence[int], unknown: float = 1.0) -> Nest:
+    """The loops of a kernel at these values of its dims, with what each touches.
+
+    `unknown` is how often loops run whose bounds depend on data.
+    """
     start = Points(np.ones(_DEPTH), {dim.name: int(value) for dim, value in zip(func.dims, dims, strict=True)})
     chunks = max(0, start.number(func.chunks))
     assigned = {s.var.name for s in walk_stmts(func.body) if isinstance(s, Assign)}
-    return _nest(func.chunk, (0, chunks, 1), func.body, start, (), assigned)
+    return _nest(func.chunk, (0, chunks, 1), func.body, start, (), assigned, round(unknown))
 
 
 def local_bytes(func: LoopFunc, dims: Sequence[int]) -> dict[str, float]:
@@ -121,31 +124,31 @@ def _footprints(walks: Sequence[Walk], depth: int, sizes: Mapping[str, float]) -
 
 
 def _nest(var: Var, span: tuple[Value, Value, Value], body: Sequence[Stmt], points: Points,
-          around: tuple[int, ...], assigned: set[str]) -> Nest:
+          around: tuple[int, ...], assigned: set[str], unknown: int) -> Nest:
     """The nest of one loop. Point number d has the variable of the loop at depth d one step further than point -1."""
     count = trips(*span)
-    times = int(count[-1]) if isinstance(count, np.ndarray) else int(count)
+    times = unknown if count is None else int(count[-1]) if isinstance(count, np.ndarray) else int(count)
     depth = len(around)
     nest = Nest(depth, times)
     if not times or depth >= _DEPTH - 1:
         return nest
     inside = Points(points.weights, dict(points.values))
     start, _, step = span
-    if start is None or step is None:
+    if count is None:
         inside.values[var.name] = None
     else:
         turn = np.full(_DEPTH, (times - 1) // 2)
         turn[depth] += 1
         inside.values[var.name] = start + turn * step
     places: dict[tuple[str, tuple[int, ...]], set[int]] = {}
-    _block(body, inside, (*around, times), assigned, nest, places)
+    _block(body, inside, (*around, times), assigned, nest, places, unknown)
     nest.walks = [Walk(buffer, strides, (*around, times), frozenset(lines))
                   for (buffer, strides), lines in places.items()]
     return nest
 
 
 def _block(body: Sequence[Stmt], points: Points, around: tuple[int, ...], assigned: set[str], nest: Nest,
-           places: dict[tuple[str, tuple[int, ...]], set[int]]) -> None:
+           places: dict[tuple[str, tuple[int, ...]], set[int]], unknown: int) -> None:
     for stmt in body:
         seen: set[int] = set()
         for root in roots(stmt):
@@ -158,13 +161,13 @@ def _block(body: Sequence[Stmt], points: Points, around: tuple[int, ...], assign
                 _touch(buffer, index, value.type, points, len(around), places)
             case For(var=var, start=start, stop=stop, step=step, body=inner):
                 span = (points.value(start), points.value(stop), points.value(step))
-                nest.inner.append(_nest(var, span, inner, points, around, assigned))
+                nest.inner.append(_nest(var, span, inner, points, around, assigned, unknown))
             case If(cond=cond, then=then, orelse=orelse):
                 holds = points.value(cond)
                 here = holds[-1] if isinstance(holds, np.ndarray) else holds
                 for side, taken in ((then, here is None or here), (orelse, here is None or not here)):
                     if taken:
-                        _block(side, Points(points.weights, dict(points.values)), around, assigned, nest, places)
+                        _block(side, Points(points.weights, dict(points.values)), around, assigned, nest, places, unknown)
 
 
 def _loads(expr: Expr, points: Points, depth: int, places: dict[tuple[str, tuple[int, ...]], set[int]],
