@@ -5,117 +5,194 @@ A row of equal, however small, numbers is uniform; a row of minus infinities alo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.loop import Buffer, Expr, Type, binary, const, intrin, splat
-from meta_infer.ir.shapes import product
+from meta_infer.ir.loop import Buffer, Expr, Type, binary, const, intrin, maximum, minimum, splat
+from meta_infer.ir.shapes import ceildiv, divisible, product, usual_upper
 from meta_infer.kernels.collapse import Collapsed, collapse, keeps_shape, operand_values, unflatten
-from meta_infer.kernels.fold import each_vector, fold, row_chunks
-from meta_infer.kernels.kernel import Kernel, KernelCall, Lowering
+from meta_infer.kernels.conv_chunks import LINE_BYTES
+from meta_infer.kernels.fold import row_chunks
+from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.point import Point, apply_nodes, bind, flat_index, store_outputs
-from meta_infer.kernels.power import power_of
+from meta_infer.kernels.power import powers_of
+from meta_infer.kernels.reduction.row_choice import Rows, default_knobs, row_knobs, tile_of, tune_rows
+from meta_infer.kernels.reduction.row_tile import RowTile, each_step, each_tile, fold_rows
+from meta_infer.ops.attrs import int_of
 from meta_infer.support.dtypes import FLOAT32, FLOAT64
 
-# Elements of a chunk: an exponential each, tens of microseconds together.
-GRAIN = 16384
+# Vectors that are raised together: as many chains of dependent operations, and registers hold them.
+_CHAINS = 4
+# Rows abreast may take this part of L1: longer ones wait little for their sums, and streams of several are slower.
+_L1_SHARE = 4
 _X = "x of softmax"
+Finish = Callable[[Point, Expr], None]
+
+
+def _space(group: Group) -> Collapsed:
+    """Dims before the axis, the axis, dims after it."""
+    out = group.values[group.anchor.outputs[0]]
+    axis = int_of(group.anchor.attrs, "axis", out.rank - 1)
+    return collapse(out.shape, {**operand_values(group), _X: out}, (axis, axis + 1))
+
+
+def _is_last(space: Collapsed) -> bool:
+    return space.shape[space.starts[2]:] == (1,)
+
+
+def _work(group: Group, profile: Profile) -> Rows:
+    space, dtype = _space(group), group.values[group.anchor.outputs[0]].dtype
+    axis, lanes = space.starts[1], profile.lanes(dtype)
+    if _is_last(space):
+        return Rows(product(space.shape[:axis]), space.shape[axis], lanes, 2 * dtype.bytes)
+    return Rows(space.shape[-1], space.shape[axis], lanes, 2 * dtype.bytes, across=True)
 
 
 def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     out = group.values[group.anchor.outputs[0]]
     if out.dtype not in (FLOAT32, FLOAT64) or not keeps_shape(group) or out.rank == 0:
         return
-    yield Variant("softmax", "plain", {n: PLAIN for n in group.inputs if n not in group.constants},
-                  {n: PLAIN for n in group.outputs}, flops=product(out.shape) * 20)
+    work = _work(group, profile)
+    found = Variant("softmax", "plain", {n: PLAIN for n in group.inputs if n not in group.constants},
+                    {n: PLAIN for n in group.outputs}, default_knobs(work, profile, _L1_SHARE),
+                    flops=product(out.shape) * 20)
+    yield replace(found, scratch_bytes=_scratch_bytes(work, found))
+
+
+def _scratch_bytes(work: Rows, variant: Variant) -> int:
+    """The powers of all rows of a tile; where rows are abreast, a lane each, of all lanes."""
+    tile = tile_of(variant.knobs)
+    rows = tile.vectors * work.lanes if work.across else tile.rows
+    return rows * (usual_upper(work.length) * work.element_bytes // 2 + LINE_BYTES)
+
+
+def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    return row_knobs(_work(group, profile))
+
+
+def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    work = _work(group, profile)
+    found = tune_rows(work, variant, values, profile)
+    return found if isinstance(found, Refusal) else replace(found, scratch_bytes=_scratch_bytes(work, found))
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-    out = group.values[group.anchor.outputs[0]]
-    axis = int(group.anchor.attrs.get("axis", out.rank - 1))             # type: ignore[arg-type, call-overload]
-    space = collapse(out.shape, {**operand_values(group), _X: out}, (axis, axis + 1))
+    out, space = group.values[group.anchor.outputs[0]], _space(group)
     b = Builder("softmax")
     buffers = bind(b, group)
-    merged, lanes = space.group(group), profile.lanes(out.dtype)
-    x = buffers[group.anchor.inputs[0]]
-    log = group.anchor.op == "LogSoftmax"
+    merged = space.group(group)
 
     def finish(point: Point, value: Expr) -> None:
         known = {group.anchor.outputs[0]: b.let(value, "y")}
         known = apply_nodes(b, group.epilogue, merged.values, known, buffers, layouts, point)
         store_outputs(b, merged, known, buffers, layouts, point)
 
-    form = _rows if space.shape[space.starts[2]:] == (1,) else _columns
-    form(b, space, x, Type(out.dtype, lanes), log, finish)
+    form = _rows if _is_last(space) else _columns
+    form(b, space, buffers[group.anchor.inputs[0]], Type(out.dtype, profile.lanes(out.dtype)),
+         group.anchor.op == "LogSoftmax", tile_of(variant.knobs), int(variant.knobs["grain"]), finish)
     func, dims = b.finish()
     return Lowering((KernelCall(func, (*group.inputs, *group.outputs), dims),))
 
 
-def _rows(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool,
-          finish: Callable[[Point, Expr], None]) -> None:
+def _raised(b: Builder, values: Sequence[Expr]) -> list[Expr]:
+    """e^x of each, some at a time."""
+    return [b.let(e, "e") for i in range(0, len(values), _CHAINS) for e in powers_of(b, values[i:i + _CHAINS])]
+
+
+def _rows(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool, tile: RowTile, grain: int,
+          finish: Finish) -> None:
     """The axis is the last: vectors along it."""
     axis, lanes = space.starts[1], register.lanes
     lead, length = space.shape[:axis], b.dim(space.shape[axis])
-    powers = b.scratch("powers", register.dtype, length)
-    with row_chunks(b, b.dim(product(lead)), length, GRAIN) as (first, last):
-        with b.loop(first, last, 1, "row") as row:
-            base, coords = b.let(row * length, "base"), unflatten(b, row, lead)
-            largest = splat(fold(b, "max", 0, length, register,
-                                 lambda at, count: b.load(x, base + at, lanes, count)), lanes)
+    count = product(lead)
+    stride = b.dim(ceildiv(space.shape[axis], lanes) * lanes + LINE_BYTES // register.dtype.bytes)
+    powers = b.scratch("powers", register.dtype, stride * tile.rows)
 
-            def power(at: Expr, count: Expr | None) -> Expr:
-                e = b.let(power_of(b, b.load(x, base + at, lanes, count) - largest), "e")
-                if not log:
-                    b.store(powers, at, e, count)
-                return e
+    def work(rows: Sequence[Expr]) -> None:
+        bases, coords = [b.let(row * length, "base") for row in rows], [unflatten(b, row, lead) for row in rows]
+        kept, among = [stride * i for i in range(len(rows))], RowTile(len(rows), tile.vectors)
 
-            total = fold(b, "+", 0, length, register, power)
-            one = const(1, Type(register.dtype))
-            factor = splat(b.let(intrin("log", total) if log else one / total, "factor"), lanes)
+        def load(places: Sequence[Expr], inside: Expr | None) -> list[list[Expr]]:
+            return [[b.load(x, base + at, lanes, inside) for at in places] for base in bases]
 
-            def write(at: Expr, count: Expr | None) -> None:
-                value = (b.load(x, base + at, lanes, count) - largest - factor if log
-                         else b.load(powers, at, lanes, count) * factor)
-                finish(Point(space.shape, (*coords, at, const(0)), axis, lanes, count), value)
+        largest = [b.let(splat(one, lanes), "largest") for one in fold_rows(b, "max", length, register, among, load)]
 
-            each_vector(b, 0, length, lanes, write)
+        def raise_all(places: Sequence[Expr], inside: Expr | None) -> None:
+            away = [b.let(value - most, "away") for most, values in zip(largest, load(places, inside), strict=True)
+                    for value in values]
+            for i, e in enumerate(_raised(b, away)):       # lanes beyond the row fall into the room behind it
+                b.store(powers, kept[i // len(places)] + places[i % len(places)], e)
+
+        def power(places: Sequence[Expr], inside: Expr | None) -> list[list[Expr]]:
+            return [[b.load(powers, start + at, lanes) for at in places] for start in kept]
+
+        each_step(b, length, lanes, max(1, _CHAINS // len(rows)), raise_all)
+        totals = fold_rows(b, "+", length, register, among, power)
+        factors = [b.let(splat(b.let(intrin("log", total) if log else const(1, total.type) / total), lanes), "factor")
+                   for total in totals]
+
+        def write(places: Sequence[Expr], inside: Expr | None) -> None:
+            for at in places:
+                for i, (base, place) in enumerate(zip(bases, coords, strict=True)):
+                    value = (b.load(x, base + at, lanes, inside) - largest[i] - factors[i] if log
+                             else b.load(powers, kept[i] + at, lanes) * factors[i])
+                    finish(Point(space.shape, (*place, at, const(0)), axis, lanes, inside), value)
+
+        each_step(b, length, lanes, tile.vectors, write, again=True)
+
+    with row_chunks(b, b.dim(ceildiv(count, tile.rows)), length * tile.rows, grain) as (first, last):
+        end = b.let(minimum(last * tile.rows, b.dim(count)), "end")
+        each_tile(b, b.let(first * tile.rows, "begin"), end, tile.rows, divisible(count, tile.rows), work)
 
 
-def _columns(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool,
-             finish: Callable[[Point, Expr], None]) -> None:
+def _columns(b: Builder, space: Collapsed, x: Buffer, register: Type, log: bool, tile: RowTile, grain: int,
+             finish: Finish) -> None:
     """Other axes follow: vectors along the last of them, one step of the axis at a time."""
     axis, last_axis, lanes = space.starts[1], len(space.shape) - 1, register.lanes
     length, width = b.dim(space.shape[axis]), b.dim(space.shape[-1])
     lead = (*space.shape[:axis], *space.shape[axis + 1:-1])
-    powers = b.scratch("powers", register.dtype, length * lanes)
-    with row_chunks(b, b.dim(product(lead)), length * width, GRAIN) as (first, last):
+    powers = b.scratch("powers", register.dtype, length * (lanes * tile.vectors))
+    across = lanes * tile.vectors
+    strip = max(1, grain // max(1, usual_upper(space.shape[axis]) * across)) * across
+    strips = maximum((width + (strip - 1)) // strip, 1)
+    with row_chunks(b, b.dim(product(lead)) * strips, minimum(width, strip) * length, grain) as (first, last):
+        parts = b.let(strips, "strips")
         with b.loop(first, last, 1, "row") as row:
-            places = unflatten(b, row, lead)
+            places = unflatten(b, b.let(row // parts), lead)
+            begin = b.let(row % parts * strip, "begin")
 
-            def column(at: Expr, count: Expr | None) -> None:
-                def coords(step: Expr) -> tuple[Expr, ...]:
+            def columns(starts: Sequence[Expr], count: Expr | None) -> None:
+                starts = [b.let(begin + at, "at") for at in starts]
+
+                def load(step: Expr) -> list[Expr]:
+                    return [b.load(x, flat_index(b, space.values[_X].shape, PLAIN, coords(step, at)), lanes, count)
+                            for at in starts]
+
+                def coords(step: Expr, at: Expr) -> tuple[Expr, ...]:
                     return (*places[:axis], step, *places[axis:], at)
 
-                def load(step: Expr) -> Expr:
-                    return b.load(x, flat_index(b, space.values[_X].shape, PLAIN, coords(step)), lanes, count)
-
-                largest = b.var(const(float("-inf"), register), "largest")
-                total = b.var(const(0, register), "total")
+                largest = [b.var(const(float("-inf"), register), "largest") for _ in starts]
+                totals = [b.var(const(0, register), "total") for _ in starts]
                 with b.loop(0, length, 1, "step") as step:
-                    b.assign(largest, binary("max", load(step), largest))
+                    for most, value in zip(largest, load(step), strict=True):
+                        b.assign(most, binary("max", value, most))
                 with b.loop(0, length, 1, "step") as step:
-                    e = b.let(power_of(b, load(step) - largest), "e")
-                    b.assign(total, total + e)
-                    if not log:
-                        b.store(powers, step * lanes, e)
-                factor = b.let(intrin("log", total) if log else const(1, register) / total, "factor")
+                    away = [b.let(v - most, "away") for v, most in zip(load(step), largest, strict=True)]
+                    for i, (total, e) in enumerate(zip(totals, _raised(b, away), strict=True)):
+                        b.assign(total, total + e)
+                        if not log:
+                            b.store(powers, step * across + i * lanes, e)
+                factors = [b.let(intrin("log", t) if log else const(1, register) / t, "factor") for t in totals]
                 with b.loop(0, length, 1, "step") as step:
-                    value = (load(step) - largest - factor if log else b.load(powers, step * lanes, lanes) * factor)
-                    finish(Point(space.shape, coords(step), last_axis, lanes, count), value)
+                    for i, (at, factor) in enumerate(zip(starts, factors, strict=True)):
+                        value = (load(step)[i] - largest[i] - factor if log
+                                 else b.load(powers, step * across + i * lanes, lanes) * factor)
+                        finish(Point(space.shape, coords(step, at), last_axis, lanes, count), value)
 
-            each_vector(b, 0, width, lanes, column)
+            each_step(b, b.let(minimum(width - begin, strip), "some"), lanes, tile.vectors, columns)
 
 
-SOFTMAX = Kernel("softmax", ("Softmax", "LogSoftmax"), _variants, _lower)
+SOFTMAX = Kernel("softmax", ("Softmax", "LogSoftmax"), _variants, _lower, _knobs, _tune)
