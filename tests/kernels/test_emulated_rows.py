@@ -14,6 +14,7 @@ from .conv_cases import random
 from .emulated import check_emulated
 from .grain_cases import maps, moves, sums
 from .harness import Case, make_group, make_profile
+from .row_cases import row_cases
 from .test_resize import attrs_of, resize
 
 
@@ -35,6 +36,6 @@ def _moves(rng: np.random.Generator) -> Iterator[Case]:
 def test_all_corners(isa: str) -> None:
     need_emulator(isa)
     rng = np.random.default_rng(6)
-    cases = [*_pools(rng), *_moves(rng), *moves(rng), *maps(rng), *sums(rng)]
+    cases = [*_pools(rng), *_moves(rng), *moves(rng), *maps(rng), *sums(rng), *row_cases(rng)]
     chosen = [(case, kernel) for case in cases for kernel in kernels_for(case.group.anchor.op)]
     assert check_emulated(chosen, make_profile(isa)) >= len(cases), "every case has a variant"
