@@ -163,6 +163,23 @@ def slices_that_are_views_and_slices_that_are_not() -> onnx.ModelProto:
 
 
 @case
+def slices_of_channels_in_blocks() -> onnx.ModelProto:
+    """Of one convolution: two that begin with a block, the last not full, and one that does not; one read twice."""
+    cuts = [constant(name, np.array([at], np.int64)) for name, at in
+            (("zero", 0), ("sixteen", 16), ("four", 4), ("twelve", 12), ("end", 29), ("axis", 1))]
+    convs = [node("Conv", [name, w], [f"c{i}"], pads=[1, 1, 1, 1])
+             for i, (name, w) in enumerate((("a", "u"), ("b", "v"), ("c", "t")))]
+    return model([node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1]),
+                  node("Slice", ["y", "zero", "sixteen", "axis"], ["a"]),
+                  node("Slice", ["y", "sixteen", "end", "axis"], ["b"]),
+                  node("Slice", ["y", "four", "twelve", "axis"], ["c"]), *convs, node("Sigmoid", ["b"], ["s"]),
+                  node("Add", ["c0", "c1"], ["p"]), node("Add", ["p", "c2"], ["q"]), node("Conv", ["s", "v"], ["r"])],
+                 [info("x", [1, 8, 6, 7])], [info("q", [1, 24, 6, 7]), info("r", [1, 24, 4, 5])],
+                 [*cuts, weights("w", 29, 8, 3, 3), weights("u", 24, 16, 3, 3), weights("v", 24, 13, 3, 3),
+                  weights("t", 24, 8, 3, 3)])
+
+
+@case
 def output_is_a_view_of_a_slice_that_is_a_view() -> onnx.ModelProto:
     """The slice moves no byte, so nothing would write the output's memory if the slice were placed there."""
     return model([node("Split", ["x", "parts"], ["a", "b"], axis=0), node("Flatten", ["b"], ["y"], axis=2)],

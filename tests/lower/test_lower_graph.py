@@ -91,6 +91,16 @@ def test_contiguous_slices_are_views(tmp_path: Path) -> None:
     assert program.buffers["inner"].alias is None and program.buffers["reversed"].alias is None
 
 
+def test_slices_of_whole_blocks_are_views(tmp_path: Path) -> None:
+    """29 channels in blocks of 8, 6 x 7 places each."""
+    program = lowered("slices_of_channels_in_blocks", tmp_path)
+    layouts = {name: str(program.buffers[name].layout) for name in ("y", "a", "b")}
+    assert layouts == {"y": "b8@1", "a": "b8@1", "b": "b8@1"}
+    places = [(program.buffers[name].alias, program.buffers[name].offset) for name in ("a", "b")]
+    assert places == [("y", 0), ("y", 16 * 6 * 7)]
+    assert program.buffers["c"].alias is None or str(program.buffers["c"].layout) == "plain"
+
+
 def test_the_only_reader_writes_in_place(tmp_path: Path) -> None:
     program = lowered("in_place_after_a_gather", tmp_path)
     assert program.buffers["e"].alias == "t"

@@ -60,8 +60,9 @@ class Lowerer:
             if group.anchor.op == "BindDims":
                 commands += self._sizes_found(group)
         elif (offset := slice_view_offset(group, variant)) is not None:
-            source = self.buffer(plan, commands, group.inputs[0])
-            self.builder.view(group.values[group.outputs[0]], source, offset)
+            layout = variant.outputs[group.outputs[0]]
+            source = self.buffer(plan, commands, group.inputs[0], layout)
+            self.builder.view(group.values[group.outputs[0]], source, offset, layout)
         else:
             self._lower_kernel(planned, plan, commands, place)
 
