@@ -56,8 +56,10 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     if out.dtype not in (FLOAT32, FLOAT64) or not keeps_shape(group) or out.rank == 0:
         return
     work = _work(group, profile)
+    line = LINE_BYTES // (out.dtype.bytes * work.lanes)           # vectors across rows: of more, lines push out lines
+    chains = max(1, line) if work.across else None
     found = Variant("softmax", "plain", {n: PLAIN for n in group.inputs if n not in group.constants},
-                    {n: PLAIN for n in group.outputs}, default_knobs(work, profile, _L1_SHARE),
+                    {n: PLAIN for n in group.outputs}, default_knobs(work, profile, _L1_SHARE, chains),
                     flops=product(out.shape) * 20)
     yield replace(found, scratch_bytes=_scratch_bytes(work, found))
 
