@@ -119,8 +119,8 @@ def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterab
     """Features of launches that together compute a group.
 
     `sizes` are the bytes of every buffer, `weights` names those that lie in memory when a run begins, as constants of
-    a network do; all others are in the nearest cache that holds what the launch touches, as activations are. Loops whose
-    bounds depend on data run as often as makes the multiply-adds those of `flops`, the operations of the group.
+    a network do; all others are in the nearest cache that holds what the launch touches, as activations are. Loops with
+    bounds that depend on data run as often as makes the multiply-adds those of `flops`, the operations of the group.
     """
     unknown = _unknown_trips(calls, profile, flops)
     constant = frozenset(weights)

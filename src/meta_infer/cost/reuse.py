@@ -167,7 +167,8 @@ def _block(body: Sequence[Stmt], points: Points, around: tuple[int, ...], assign
                 here = holds[-1] if isinstance(holds, np.ndarray) else holds
                 for side, taken in ((then, here is None or here), (orelse, here is None or not here)):
                     if taken:
-                        _block(side, Points(points.weights, dict(points.values)), around, assigned, nest, places, unknown)
+                        inside = Points(points.weights, dict(points.values))
+                        _block(side, inside, around, assigned, nest, places, unknown)
 
 
 def _loads(expr: Expr, points: Points, depth: int, places: dict[tuple[str, tuple[int, ...]], set[int]],
