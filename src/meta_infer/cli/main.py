@@ -18,6 +18,7 @@ from meta_infer.cli.demo import demo
 from meta_infer.cli.entry import INTERRUPTED
 from meta_infer.cli.hardware import hardware
 from meta_infer.cli.inspect import inspect
+from meta_infer.cli.library import library
 from meta_infer.cli.run import run
 from meta_infer.cli.screen import WIDTH, note
 from meta_infer.cli.version import version_command
@@ -38,6 +39,7 @@ app.command("compare")(compare)
 app.command("inspect")(inspect)
 app.command("check")(check)
 app.add_typer(hardware, name="hardware")
+app.add_typer(library, name="library")
 app.command("demo")(demo)
 app.command("version")(version_command)
 
