@@ -48,13 +48,15 @@ def group_bytes(group: Group) -> Dim:
 # --- of lowered kernels ----------------------------------------------------------------------------------------
 
 WORK: Mapping[str, float] = {
-    "ports": 1.0, "arithmetic": 1.0, "load": 1.0, "store": 2.0, "partial": 4.0, "divide": 8.0, "scalar": 1.0,
-    "index": 0.5, "loop": 2.0,
+    "ports": 1.0, "arithmetic": 1.0, "function": 1.0, "shuffle": 1.0, "load": 1.0, "store": 2.0, "partial": 4.0,
+    "divide": 8.0, "scalar": 1.0, "index": 0.5, "loop": 2.0, "chain": 8.0,
 }
 """Kinds of work, and a guess of what a unit takes, in register-wide multiply-adds of a core at its peak.
 
 ports       the longest queue of a core that starts as many loads as multiply-adds at a time and half as many stores
-arithmetic  register-wide operations other than divisions, functions of MATH by the length of their polynomials
+arithmetic  register-wide operations other than those below
+function    instructions of functions of MATH, by the length of their polynomials
+shuffle     lanes that change places, reductions to one lane among them
 load        register-wide loads, those that fill all lanes with one number among them
 store       register-wide stores
 partial     register-wide loads and stores of some lanes only
@@ -62,6 +64,7 @@ divide      register-wide divisions and square roots
 scalar      operations, loads and stores of single elements
 index       arithmetic on indices, most of which a compiler moves out of loops or into addresses
 loop        iterations and branches
+chain       operations that wait for the one before: accumulators too few to keep a core busy
 """
 
 PENALTIES = ("chunks",)
@@ -139,16 +142,17 @@ def work_of(counts: LoopCounts) -> dict[str, float]:
     """WORK -> units of one launch."""
     vector, scalar = Counter(counts.vector), Counter(counts.scalar)
     functions = sum(_LENGTHS[name] * calls for name, calls in counts.math.items())
-    arithmetic = (vector["mad"] + vector["arithmetic"] + vector["cast"] + vector["shuffle"] + functions
-                  + _REDUCE * vector["reduce"] + _DOT * (vector["dot"] + vector["dot_narrow"]))
+    shuffles = vector["shuffle"] + _REDUCE * vector["reduce"]
+    arithmetic = vector["mad"] + vector["arithmetic"] + vector["cast"] + _DOT * (vector["dot"] + vector["dot_narrow"])
     loads, partial = vector["load"] + vector["broadcast"], vector["partial"]
     single = scalar.total() - scalar["divide"] + WORK["divide"] * scalar["divide"]
-    loops = counts.iterations + counts.branches
-    started = arithmetic + loads + vector["store"] + partial + single + loops
-    ports = max(arithmetic, loads + scalar["load"], WORK["store"] * (vector["store"] + scalar["store"]),
+    loops, computed = counts.iterations + counts.branches, arithmetic + functions + shuffles
+    started = computed + loads + vector["store"] + partial + single + loops
+    ports = max(computed, loads + scalar["load"], WORK["store"] * (vector["store"] + scalar["store"]),
                 started / _QUEUES)
-    return {"ports": ports, "arithmetic": arithmetic, "load": loads, "store": vector["store"], "partial": partial,
-            "divide": vector["divide"], "scalar": single, "index": counts.index, "loop": loops}
+    return {"ports": ports, "arithmetic": arithmetic, "function": functions, "shuffle": shuffles, "load": loads,
+            "store": vector["store"], "partial": partial, "divide": vector["divide"], "scalar": single,
+            "index": counts.index, "loop": loops, "chain": counts.chain}
 
 
 def _unknown_trips(calls: Sequence[Call], profile: Profile, flops: float) -> float:

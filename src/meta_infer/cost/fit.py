@@ -30,8 +30,11 @@ FEWEST = 12
 OVERLAPS = (0.0, 0.5, 0.75, 1.0)
 _HELD_OUT = 5
 _ROUNDS = 8
-_PULL = 0.02
-"""Weight of the coefficients of all classes, in samples' worth for each sample."""
+_PULL = 0.5
+"""Weight of the coefficients of all classes, in groups' worth of samples."""
+_LEAST_OF_BYTES = 0.8
+"""Share of the time of a byte among all classes that it takes in any class: memory is as fast for one as for another,
+which a class whose samples wait for none does not show."""
 _FLAT = 0.03
 """Relative error below which errors count squared: about that of the measurements themselves."""
 
@@ -132,6 +135,7 @@ class _Table:
     rest: np.ndarray
     names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
     prior: np.ndarray
+    groups: int
 
     @classmethod
     def of(cls, samples: Sequence[CostSample], prior: Coefficients) -> _Table:
@@ -150,7 +154,7 @@ class _Table:
         start = [prior.alpha.get(n, 0.0) for n in kinds] + [prior.beta.get(n, 0.0) for n in memories]
         start += [prior.gamma] + [prior.delta.get(n, 0.0) for n in penalties]
         return cls(columns("work", kinds), columns("bytes", memories), rest, (kinds, memories, penalties),
-                   np.array(start))
+                   np.array(start), len({s.group for s in samples}))
 
     def rows(self, values: np.ndarray, overlap: float) -> np.ndarray:
         """Terms of each sample as `values` order them: the lesser of busy and moving counts by what is not hidden."""
@@ -162,14 +166,16 @@ class _Table:
 
     def solve(self, overlap: float) -> np.ndarray:
         values, weights = self.prior, np.ones(len(self.work))
+        everything = np.concatenate([self.work, self.bytes, self.rest], 1)
+        scale = np.sqrt(_PULL / self.groups * len(everything)) * everything.mean(0)
+        least = np.zeros_like(self.prior)
+        of_bytes = slice(len(self.names[0]), len(self.names[0]) + len(self.names[1]))
+        least[of_bytes] = _LEAST_OF_BYTES * self.prior[of_bytes]
         for _ in range(_ROUNDS):
-            rows = self.rows(values, overlap)
-            scale = np.sqrt(_PULL * len(rows)) * np.abs(rows).mean(0)
-            pull = np.diag(scale)
-            left = np.concatenate([rows * weights[:, None], pull])
-            right = np.concatenate([weights, scale * self.prior])
+            left = np.concatenate([self.rows(values, overlap) * weights[:, None], np.diag(scale)])
+            right = np.concatenate([weights, scale * self.prior]) - left @ least
             size = np.maximum(np.linalg.norm(left, axis=0), 1e-300)       # columns of one length: well conditioned
-            values = nnls(left / size, right)[0] / size
+            values = least + nnls(left / size, right)[0] / size
             off = np.abs(self.rows(values, overlap) @ values - 1)
             weights = 1 / np.sqrt(np.maximum(off, _FLAT) / _FLAT)
         return values

@@ -68,7 +68,8 @@ class LoopCounts:
     """Counts of one launch. Instructions are on whole registers: an operation on a vector of two registers counts two.
 
     `vector`, `scalar`: KINDS -> instructions. `math`: function of MATH -> calls, of a register or a number each.
-    `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
+    `chain`: steps of the longest chain of assignments to one register, each of which waits for the one before, of every
+    block as often as it runs. `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
     `loaded`, `stored`: buffer -> bytes, each access counted. `sampled`: of some loop only a part was looked at.
     `unknown`: some loop's bound, or some condition, depends on what memory holds.
     """
@@ -76,6 +77,7 @@ class LoopCounts:
     vector: Mapping[str, float]
     scalar: Mapping[str, float]
     math: Mapping[str, float]
+    chain: float
     index: float
     iterations: float
     branches: float
@@ -118,6 +120,7 @@ class _Counter:
     math: dict[str, float] = field(default_factory=dict)
     loaded: dict[str, float] = field(default_factory=dict)
     stored: dict[str, float] = field(default_factory=dict)
+    chain: float = 0.0
     index: float = 0.0
     iterations: float = 0.0
     branches: float = 0.0
@@ -131,7 +134,7 @@ class _Counter:
         self.sampled = False
 
     def result(self, chunks: int) -> LoopCounts:
-        return LoopCounts(self.vector, self.scalar, self.math, self.index, self.iterations, self.branches,
+        return LoopCounts(self.vector, self.scalar, self.math, self.chain, self.index, self.iterations, self.branches,
                           self.prefetches, self.loaded, self.stored, chunks, self.statements, self.sampled,
                           self.unknown)
 
@@ -149,9 +152,13 @@ class _Counter:
         self.block(body, inner)
 
     def block(self, body: Sequence[Stmt], points: Points) -> None:
+        steps: dict[str, int] = {}
         for stmt in body:
             self.statements += 1
+            if isinstance(stmt, Assign) and stmt.var.type != INDEX:
+                steps[stmt.var.name] = steps.get(stmt.var.name, 0) + 1
             self.stmt(stmt, points)
+        self.chain += points.total * max(steps.values(), default=0)
 
     def stmt(self, stmt: Stmt, points: Points) -> None:
         times, seen = points.total, set[int]()

@@ -24,7 +24,7 @@ ANY = "any"
 _UNKNOWN_ERROR = 1.0
 _CLOCK, _BYTES_PER_CYCLE = 1e9, 8.0
 """Where a profile says nothing: such figures still rank kernels of one chip."""
-_LAUNCH, _CHUNK = 1e-6, 2e-8
+_LAUNCH, _CHUNK = 1e-7, 2e-8
 _CACHE_STEPS = (1 / 8, 1 / 4, 1 / 2)
 """Seconds of a byte from the second, third... level, as shares of one from main memory."""
 

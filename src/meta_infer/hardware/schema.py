@@ -140,7 +140,8 @@ class Power(Section):
         default_factory=dict, description="energy of one byte read or written, by memory name, J")
 
 
-Work = Literal["ports", "arithmetic", "load", "store", "partial", "divide", "scalar", "index", "loop"]
+Work = Literal["ports", "arithmetic", "function", "shuffle", "load", "store", "partial", "divide", "scalar", "index",
+               "loop", "chain"]
 Penalty = Literal["chunks"]
 
 
