@@ -208,3 +208,11 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         with pytest.raises(LibraryError):
             import_file(library, tmp_path / "half.yaml")
         assert library.counts().samples == 1, "nothing of a wrong file"
+
+
+def test_the_page_has_every_field() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "library.md").read_text(encoding="utf-8")
+    for kind, head in ((Sample, "| field of a sample |"), (Decision, "| field of a decision |")):
+        rows = page[page.index(head):].split("\n\n")[0].splitlines()[2:]
+        named = {name.strip(" `") for row in rows for name in row.split("|")[1].split(",")}
+        assert {f.name for f in fields(kind)} == named
