@@ -69,7 +69,8 @@ class LoopCounts:
 
     `vector`, `scalar`: KINDS -> instructions. `math`: function of MATH -> calls, of a register or a number each.
     `chain`: steps of the longest chain of assignments to one register, each of which waits for the one before, of every
-    block as often as it runs. `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
+    block as often as it runs.
+    `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
     `loaded`, `stored`: buffer -> bytes, each access counted. `sampled`: of some loop only a part was looked at.
     `unknown`: some loop's bound, or some condition, depends on what memory holds.
     """
