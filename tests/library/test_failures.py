@@ -144,13 +144,14 @@ def test_a_library_of_others_is_read(theirs: Path) -> None:
 
 def test_an_old_library_of_others_cannot_be_migrated(theirs: Path) -> None:
     uid = os.geteuid()
-    if os.getuid() == 0:
-        os.seteuid(0)
+    os.seteuid(os.getuid())
+    theirs.parent.chmod(0o755)
     theirs.chmod(0o644)
     db = sqlite3.connect(theirs)
     db.execute("PRAGMA user_version = 1")
     db.close()
     theirs.chmod(0o444)
+    theirs.parent.chmod(0o555)
     os.seteuid(uid)
     with pytest.raises(LibraryUnwritableError):
         Library.open_to_read(theirs)

@@ -102,12 +102,7 @@ class Library:
 
     def known(self, keys: Iterable[str]) -> dict[str, Sample]:
         """The samples of those keys that it has."""
-        wanted, found = list(dict.fromkeys(keys)), {}
-        for begin in range(0, len(wanted), _AT_ONCE):
-            some = wanted[begin:begin + _AT_ONCE]
-            rows = self._rows(SAMPLES, [f"key IN ({', '.join('?' * len(some))})"], some)
-            found.update({sample.key: sample for sample in rows})
-        return found
+        return self._file.read(lambda db: _known(db, keys))
 
     def add(self, samples: Iterable[Sample]) -> None:
         """Adds them in one transaction; a sample of a known key takes its place. Raises LibraryUnwritableError."""
@@ -158,7 +153,7 @@ class Library:
         new_samples, new_decisions = _dated(samples), _dated(decisions)
 
         def work(db: sqlite3.Connection) -> Merged:
-            old_samples = {s.key: s for s in SAMPLES.read(db)}
+            old_samples = _known(db, [s.key for s in new_samples])
             old_decisions = {d.place: d for d in DECISIONS.read(db)}
             samples = [s for s in new_samples if replace_all or s.key not in old_samples
                        or is_better(s, old_samples[s.key])]
@@ -212,6 +207,15 @@ class Library:
     def _rows(self, table: Table[Row], where: Sequence[str], values: Sequence[object]) -> list[Row]:
         condition = f"WHERE {' AND '.join(where)}" if where else ""
         return self._file.read(lambda db: table.read(db, condition, values))
+
+
+def _known(db: sqlite3.Connection, keys: Iterable[str]) -> dict[str, Sample]:
+    wanted, found = list(dict.fromkeys(keys)), {}
+    for begin in range(0, len(wanted), _AT_ONCE):
+        some = wanted[begin:begin + _AT_ONCE]
+        rows = SAMPLES.read(db, f"WHERE key IN ({', '.join('?' * len(some))})", some)
+        found.update({sample.key: sample for sample in rows})
+    return found
 
 
 def _equal(wanted: Mapping[str, str | int]) -> tuple[list[str], list[object]]:
