@@ -14,7 +14,8 @@ from meta_infer.cost.model import ANY, Coefficients, CostModel, in_theory, preci
 from meta_infer.hardware.load import parse_profile
 from meta_infer.hardware.schema import Chip, Cost
 from meta_infer.ir.builder import Builder
-from meta_infer.support.dtypes import FLOAT32
+from meta_infer.ir.loop import mad
+from meta_infer.support.dtypes import FLOAT32, INT64
 
 PROFILE = make_profile("x86-64-v3")
 TODAY = date(2026, 11, 30)
@@ -144,3 +145,19 @@ def test_activations_come_from_the_nearest_cache_that_holds_them(count: int) -> 
     assert found.bytes["l3"] == (12 if 8 * count > 0.8 * 512 * 1024 else 4) * count
     assert found.bytes["l2"] == (12 if 8 * count > 0.8 * 32 * 1024 else 4) * count
     assert features_of([_copy(count)] * 2, sizes, ["weights"], PROFILE).launches == 2
+
+
+def test_operations_tell_how_often_loops_run_whose_bounds_lie_in_memory() -> None:
+    b = Builder("table")
+    at, x, y = b.input("at", INT64), b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(4) as chunk:
+        total = b.var(b.load(x, 0, 8), "total")
+        with b.loop(0, b.load(at, chunk)) as i:
+            b.assign(total, mad(total, b.load(x, i * 8, 8), total))
+        b.store(y, chunk * 8, total)
+    func, _ = b.finish()
+    call, sizes = Call(func, ("at", "x", "y")), {"at": 32, "x": 4096, "y": 128}
+    # 4 chunks of 9 multiply-adds of 8 lanes.
+    told = features_of([call], sizes, [], PROFILE, flops=4 * 9 * 8 * 2)
+    assert told.work["arithmetic"] == pytest.approx(4 * 9) and told.work["chain"] == pytest.approx(4 * 9)
+    assert features_of([call], sizes, [], PROFILE).work["arithmetic"] == 4

@@ -271,3 +271,32 @@ def test_vectors_of_two_registers_are_two_instructions() -> None:
     assert count_loops(func, [], 256).vector == {"load": 6, "arithmetic": 6, "store": 6}
     assert count_loops(func, [], 512).vector == {"load": 3, "arithmetic": 3, "store": 3}
     assert count_loops(func, []).vector == {"load": 3, "arithmetic": 3, "store": 3}
+
+
+def test_chains_are_as_long_as_the_longest_of_a_block() -> None:
+    b = Builder("sums")
+    x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(2) as chunk:
+        one, two = b.var(b.load(x, 0), "one"), b.var(b.load(x, 1), "two")
+        with b.loop(0, 10, name="k") as k:
+            b.assign(one, one + b.load(x, k))
+            b.assign(one, one * 2.0)
+            b.assign(two, two + b.load(x, k))
+        with b.loop(0, 3, unroll=True):
+            b.assign(two, two + 1.0)
+        b.store(y, chunk, one + two)
+    func, _ = b.finish()
+    found = count_loops(func, [])
+    assert found.chain == 2 * (10 * 2 + 3)
+    assert found.entries == 1 + 2 and found.iterations == 2 + 20, "the loop over chunks counts"
+
+
+@pytest.mark.parametrize("unknown", [1.0, 9.0])
+def test_loops_with_bounds_in_memory_run_as_often_as_told(unknown: float) -> None:
+    b = Builder("table")
+    at, x, y = b.input("at", INT64), b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(4) as chunk, b.loop(0, b.load(at, chunk)) as i:
+        b.store(y, chunk, b.load(x, i))
+    func, _ = b.finish()
+    found = count_loops(func, [], unknown=unknown)
+    assert found.unknown and not found.sampled and found.scalar["store"] == 4 * unknown

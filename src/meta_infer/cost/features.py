@@ -125,13 +125,12 @@ def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterab
     a network do; all others are in the nearest cache that holds what the launch touches, as activations are. Loops with
     bounds that depend on data run as often as makes the multiply-adds those of `flops`, the operations of the group.
     """
-    unknown = _unknown_trips(calls, profile, flops)
     constant = frozenset(weights)
     work: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     penalty: Counter[str] = Counter()
-    for call in calls:
-        counts = count_loops(call.func, call.dims, profile.simd_bits, unknown)
+    counted, unknown = _counted(calls, profile, flops)
+    for call, counts in zip(calls, counted, strict=True):
         work.update(work_of(counts))
         penalty.update({"chunks": counts.chunks})
         moved.update(_crossing(call, sizes, constant, profile, unknown))
@@ -155,14 +154,22 @@ def work_of(counts: LoopCounts) -> dict[str, float]:
             "index": counts.index, "loop": loops, "chain": counts.chain}
 
 
-def _unknown_trips(calls: Sequence[Call], profile: Profile, flops: float) -> float:
-    """Iterations of loops with unknown bounds, from the operations that all have to be done; 1 when nothing tells."""
-    if not flops or not any(count_loops(call.func, call.dims).unknown for call in calls):
-        return 1.0
-    once, twice = (sum(count_loops(call.func, call.dims, profile.simd_bits, trips).vector.get("mad", 0.0)
-                       for call in calls) for trips in (1.0, 2.0))
-    wanted = flops / 2 / profile.lanes(FLOAT32)
-    return max(1.0, 1.0 + (wanted - once) / (twice - once)) if twice > once else 1.0
+def _counted(calls: Sequence[Call], profile: Profile, flops: float) -> tuple[list[LoopCounts], float]:
+    """Counts of every launch, and how often loops with unknown bounds run: as the operations ask for, else once."""
+    def count(unknown: float) -> list[LoopCounts]:
+        return [count_loops(call.func, call.dims, profile.simd_bits, unknown) for call in calls]
+
+    def products(found: Sequence[LoopCounts]) -> float:
+        return sum(counts.vector.get("mad", 0.0) for counts in found)
+
+    once = count(1.0)
+    if not flops or not any(counts.unknown for counts in once):
+        return once, 1.0
+    first, second = products(once), products(count(2.0))
+    if second <= first:
+        return once, 1.0
+    unknown = max(1.0, 1.0 + (flops / 2 / profile.lanes(FLOAT32) - first) / (second - first))
+    return count(unknown), unknown
 
 
 def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], profile: Profile,

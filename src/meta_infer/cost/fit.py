@@ -32,6 +32,8 @@ _HELD_OUT = 5
 _ROUNDS = 8
 _PULL = 0.5
 """Weight of the coefficients of all classes, in groups' worth of samples."""
+_PULL_OF_REST = 0.2
+"""Least relative error that twice the usual time of a launch or a penalty counts as, to samples that do not tell."""
 _LEAST_OF_BYTES = 0.8
 """Share of the time of a byte among all classes that it takes in any class: memory is as fast for one as for another,
 which a class whose samples wait for none does not show."""
@@ -167,7 +169,11 @@ class _Table:
     def solve(self, overlap: float) -> np.ndarray:
         values, weights = self.prior, np.ones(len(self.work))
         everything = np.concatenate([self.work, self.bytes, self.rest], 1)
-        scale = np.sqrt(_PULL / self.groups * len(everything)) * everything.mean(0)
+        # Launches and penalties take the same whatever is launched, which samples of long runs do not show.
+        usual = everything.mean(0)
+        rest = slice(len(usual) - self.rest.shape[1], None)
+        usual[rest] = np.maximum(usual[rest], _PULL_OF_REST / np.maximum(self.prior[rest], 1e-12))
+        scale = np.sqrt(_PULL / self.groups * len(everything)) * usual
         least = np.zeros_like(self.prior)
         of_bytes = slice(len(self.names[0]), len(self.names[0]) + len(self.names[1]))
         least[of_bytes] = _LEAST_OF_BYTES * self.prior[of_bytes]

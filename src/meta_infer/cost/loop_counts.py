@@ -70,6 +70,7 @@ class LoopCounts:
     `vector`, `scalar`: KINDS -> instructions. `math`: function of MATH -> calls, of a register or a number each.
     `chain`: steps of the longest chain of assignments to one register, each of which waits for the one before, of every
     block as often as it runs.
+    `iterations`, `entries`: of loops that are not unrolled, and how often such a loop is begun.
     `index`: scalar index arithmetic, most of which compilers move out of loops or into addresses.
     `loaded`, `stored`: buffer -> bytes, each access counted. `sampled`: of some loop only a part was looked at.
     `unknown`: some loop's bound, or some condition, depends on what memory holds.
@@ -81,6 +82,7 @@ class LoopCounts:
     chain: float
     index: float
     iterations: float
+    entries: float
     branches: float
     prefetches: float
     loaded: Mapping[str, float]
@@ -124,6 +126,7 @@ class _Counter:
     chain: float = 0.0
     index: float = 0.0
     iterations: float = 0.0
+    entries: float = 0.0
     branches: float = 0.0
     prefetches: float = 0.0
     statements: int = 0
@@ -135,9 +138,9 @@ class _Counter:
         self.sampled = False
 
     def result(self, chunks: int) -> LoopCounts:
-        return LoopCounts(self.vector, self.scalar, self.math, self.chain, self.index, self.iterations, self.branches,
-                          self.prefetches, self.loaded, self.stored, chunks, self.statements, self.sampled,
-                          self.unknown)
+        return LoopCounts(self.vector, self.scalar, self.math, self.chain, self.index, self.iterations, self.entries,
+                          self.branches, self.prefetches, self.loaded, self.stored, chunks, self.statements,
+                          self.sampled, self.unknown)
 
     # --- statements ---------------------------------------------------------------------------------------
 
@@ -149,7 +152,9 @@ class _Counter:
         self.sampled |= not whole
         if not inner.total:
             return
-        self.iterations += 0.0 if unrolled else inner.total
+        if not unrolled:
+            self.iterations += inner.total
+            self.entries += points.total
         self.block(body, inner)
 
     def block(self, body: Sequence[Stmt], points: Points) -> None:
