@@ -31,7 +31,8 @@ def filled(path: Path) -> Path:
             sample("aa11", protocol=VERSION), sample("aa22", kernel="conv_winograd", variant="f4", knobs={"tiles": 24},
                                                      seconds=0.0025), failed("aa33", knobs={"rows": 9}),
             sample("bb11", cpu="Cortex-A76 with a name that does not end", isa="aarch64", seconds=0.01),
-            sample("cc11", kernel="gemm", variant="packed", op="MatMul", group=GEMM, threads=2, compiler="gcc 12",
+            sample("cc11", kernel="gemm", variant="packed", op="MatMul", group=GEMM, threads=2, sizes={"B": 8},
+                   compiler="gcc 12",
                    made="2020-01-01T00:00:00Z")])
         library.decide([decision(key="aa11")])
     return path
@@ -83,7 +84,7 @@ def test_show_explains_a_decision(cli: Cli, filled: Path) -> None:
         assert part in ended.out, part
     assert max(map(len, ended.out.splitlines()[2:])) <= 100
     undecided = cli("library", "show", "gemm").out
-    assert "no build has decided on it yet" in undecided and "x86-64-v3, 2 threads" in undecided
+    assert "no build has decided on it yet" in undecided and "x86-64-v3, 2 threads, B 8\n" in undecided
     both = cli("library", "show", "float32").out
     assert GROUP in both and GEMM in both
     assert "1 more groups with --most 0" in cli("library", "show", "float32", "--most", "1").out
@@ -99,10 +100,11 @@ def test_show_of_what_is_not_there(cli: Cli, filled: Path) -> None:
 
 def test_contests_compare_what_compares() -> None:
     rows = [sample("1", seconds=2.0), sample("2", seconds=1.0), sample("3", threads=2), failed("4"),
-            failed("5", cpu="Z")]
+            failed("5", cpu="Z"), sample("6", cpu="Z", sizes={"W": 64, "batch": 8})]
     contests = contests_of(rows)
-    assert [[s.key for s in c.samples] for c in contests] == [["2", "1", "4"], ["3"], ["5"]]
-    assert [c.best.key if c.best else None for c in contests] == ["2", "3", None]
+    assert [[s.key for s in c.samples] for c in contests] == [["2", "1", "4"], ["3"], ["5"], ["6"]]
+    assert [c.best.key if c.best else None for c in contests] == ["2", "3", None, "6"]
+    assert [c.sizes for c in contests] == ["", "", "", "W 64, batch 8"]
 
 
 def test_explain_by_key_goes_before_text(path: Path) -> None:

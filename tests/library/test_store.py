@@ -126,6 +126,13 @@ def test_near_is_of_elsewhere_and_best_first(path: Path) -> None:
         assert library.near("nothing") == [] and library.near("s1", precision="int8") == []
 
 
+def test_near_compares_times_of_the_same_sizes() -> None:
+    rows = [sample("1", kernel="a", seconds=1.0, sizes={"batch": 1}),
+            sample("2", kernel="b", seconds=9.0, sizes={"batch": 8}),
+            sample("3", kernel="c", seconds=1.5, sizes={"batch": 1})]
+    assert [s.kernel for s in best_first(rows)] == ["a", "b", "c"]
+
+
 def test_near_takes_each_choice_once() -> None:
     rows = [sample("1", cpu="a", seconds=1.0), sample("2", cpu="b", seconds=1.0),
             sample("3", cpu="b", seconds=2.0, layouts={})]
@@ -189,6 +196,7 @@ def test_a_file_of_version_1_is_migrated(path: Path) -> None:
     old.executescript((HERE / "version_1.sql").read_text())
     old.close()
     with Library.open(path) as library:
+        assert library.known(["aa01"])["aa01"].sizes == {}
         assert library.known(["aa01"])["aa01"].turns == ((0.002, 9.8e10), (0.0021, 9.7e10))
         assert [s.ok for s in library.samples()] == [True, False] and library.decisions() == []
         library.decide([decision()])

@@ -66,7 +66,8 @@ def list_library(
     contests = contests_of(found)
     path = file or read_switches().library
     if as_json:
-        groups = [{"group": c.group, "cpu": c.cpu, "isa": c.isa, "threads": c.threads, "samples": len(c.samples),
+        groups = [{"group": c.group, "cpu": c.cpu, "isa": c.isa, "threads": c.threads, "sizes": c.sizes,
+                   "samples": len(c.samples),
                    "best": asdict(c.best) if c.best else None} for c in contests]
         show_json({"library": str(path), "samples": counts[0], "decisions": counts[1],
                    **({"listed": [asdict(s) for s in found]} if samples else {"groups": groups})})

@@ -32,7 +32,8 @@ def contest_rows(contests: Iterable[Contest]) -> Table:
     table.add_column("CPU", max_width=10, no_wrap=True, overflow="ellipsis")
     for contest in contests:
         best = contest.best
-        table.add_row(brief(contest.group) or "?", best.label if best else "all failed",
+        table.add_row(f"{contest.sizes}: {brief(contest.group)}" if contest.sizes else brief(contest.group) or "?",
+                      best.label if best else "all failed",
                       seconds_text(best.seconds) if best else "-", str(len(contest.samples)), str(contest.threads),
                       contest.isa, contest.cpu)
     return table
@@ -66,7 +67,8 @@ def known_parts(known: Known) -> list[RenderableType]:
         parts += ["", "no build has decided on it yet"]
     for contest in known.contests:
         threads = f"{contest.threads} thread{'s' if contest.threads > 1 else ''}"
-        parts += ["", f"measured on {contest.cpu or 'an unnamed CPU'}, {contest.isa or 'unknown code'}, {threads}",
+        parts += ["", f"measured on {contest.cpu or 'an unnamed CPU'}, {contest.isa or 'unknown code'}, {threads}"
+                  + (f", {contest.sizes}" if contest.sizes else ""),
                   sample_rows(contest.samples, with_group=False)]
     return parts
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 from meta_infer.library.decisions import Decision
 from meta_infer.library.samples import Sample
@@ -18,12 +19,13 @@ _SHAPE = re.compile(r"\[[^\]]*\]")
 
 @dataclass(frozen=True)
 class Contest:
-    """Samples whose times compare: one group on one CPU with one instruction set and thread count, quickest first."""
+    """Samples whose times compare, quickest first: one group at the same sizes ('batch 8'), CPU, code and threads."""
 
     group: str
     cpu: str
     isa: str
     threads: int
+    sizes: str
     samples: tuple[Sample, ...]
 
     @property
@@ -42,11 +44,9 @@ class Known:
 
 
 def contests_of(samples: Iterable[Sample]) -> tuple[Contest, ...]:
-    def context(sample: Sample) -> tuple[str, str, str, int]:
-        return sample.group, sample.cpu, sample.isa, sample.threads
-
-    ordered = sorted(samples, key=lambda s: (*context(s), not s.ok, s.seconds, s.label, s.key))
-    return tuple(Contest(*place, tuple(own)) for place, own in groupby(ordered, key=context))
+    ordered = sorted(samples, key=lambda s: (*s.context, not s.ok, s.seconds, s.label, s.key))
+    return tuple(Contest(group, cpu, isa, threads, sizes, tuple(own)) for (group, cpu, isa, threads, sizes), own
+                 in groupby(ordered, key=attrgetter("context")))
 
 
 def explain(library: Library, text: str) -> tuple[Known, ...]:

@@ -145,6 +145,7 @@ SECONDS = Kind("seconds above 0, or null where it failed", _seconds,
                write=lambda value: None if value == math.inf else value)
 TIME = Kind("a time such as 2026-11-30T08:24:09Z", _time)
 KNOBS = Kind("names with whole numbers or texts", _mapping(_knob), _to_json, json.loads)
+SIZES = Kind("names with whole numbers", _mapping(_whole), _to_json, json.loads)
 LAYOUTS = Kind("names with texts", _mapping(_text), _to_json, json.loads)
 FEATURES = Kind("names with finite numbers", _mapping(_feature), _to_json, json.loads)
 DIMS = Kind("a list of whole numbers", _dims, _to_json, json.loads, list)

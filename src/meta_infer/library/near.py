@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from operator import attrgetter
 
 from meta_infer.library.samples import Sample
 
@@ -15,9 +16,7 @@ def best_first(samples: Iterable[Sample], group: str = "", isa: str = "") -> lis
     size and thread count. Samples of the very group `group` come before those of other sizes, and among equals those
     of the instruction set `isa` first.
     """
-    def context(sample: Sample) -> tuple[str, str, str, int]:
-        return sample.group, sample.cpu, sample.isa, sample.threads
-
+    context = attrgetter("context")
     ranked = []
     for _, own in groupby(sorted((s for s in samples if s.ok), key=context), key=context):
         members = list(own)

@@ -16,6 +16,7 @@ from meta_infer.library.fields import (
     LAYOUTS,
     NAME,
     SECONDS,
+    SIZES,
     TEXT,
     TIME,
     TURNS,
@@ -34,7 +35,8 @@ class Sample:
     op                the anchor of the group
     group, structure  the work as a text without names, and the hash of that text without sizes (ir/group_text.py)
     layouts           formats that are not plain: 'in0', 'out0' -> 'b8@1'
-    dims              the sizes it was measured at
+    sizes             of the group's dimensions that are not fixed: 'batch' -> 8
+    dims              what its launches were called with
     features          what the cost model says of it, by name
     seconds, spread   of one run; infinite when it failed
     share_of_peak     1 is as many operations per second as the probe reached; 0 where it has no operations
@@ -56,6 +58,7 @@ class Sample:
     isa: str = ""
     cpu: str = ""
     threads: int = 1
+    sizes: Mapping[str, int] = field(default_factory=dict)
     dims: tuple[int, ...] = ()
     features: Mapping[str, float] = field(default_factory=dict)
     seconds: float = math.inf
@@ -78,11 +81,17 @@ class Sample:
         """'conv_direct/tiled tile=4'"""
         return choice_text(self.kernel, self.variant, self.knobs)
 
+    @property
+    def context(self) -> tuple[str, str, str, int, str]:
+        """Times of one context compare: group, CPU, instruction set, threads, sizes."""
+        sizes = ", ".join(f"{name} {size}" for name, size in sorted(self.sizes.items()))
+        return self.group, self.cpu, self.isa, self.threads, sizes
+
 
 SAMPLE_FIELDS: Mapping[str, Kind] = {
     "key": NAME, "kernel": NAME, "variant": NAME, "op": TEXT, "group": TEXT, "structure": TEXT, "knobs": KNOBS,
-    "layouts": LAYOUTS, "precision": TEXT, "isa": TEXT, "cpu": TEXT, "threads": FROM_ONE, "dims": DIMS,
-    "features": FEATURES, "seconds": SECONDS, "spread": AMOUNT, "share_of_peak": AMOUNT, "peak": AMOUNT,
+    "layouts": LAYOUTS, "precision": TEXT, "isa": TEXT, "cpu": TEXT, "threads": FROM_ONE, "sizes": SIZES,
+    "dims": DIMS, "features": FEATURES, "seconds": SECONDS, "spread": AMOUNT, "share_of_peak": AMOUNT, "peak": AMOUNT,
     "rounds": COUNT, "status": NAME, "turns": TURNS, "protocol": COUNT, "compiler": TEXT, "made": TIME,
 }
 """In the order of exported texts."""

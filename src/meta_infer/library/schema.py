@@ -40,6 +40,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (_DECISIONS, "CREATE INDEX decisions_by_structure ON decisions (structure)",
      "CREATE INDEX samples_by_structure ON samples (structure)",
      'CREATE INDEX samples_by_group ON samples ("group")'),
+    ("ALTER TABLE samples ADD COLUMN sizes TEXT NOT NULL DEFAULT '{}'",),
 )
 VERSION = len(MIGRATIONS)
 
