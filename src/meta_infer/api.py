@@ -38,8 +38,10 @@ from meta_infer.report.build_report import (
     note_requests,
     target_of,
 )
+from meta_infer.report.search_report import search_rows
 from meta_infer.search.default_plan import default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
+from meta_infer.search.search_plan import SearchRequest, search_plan
 from meta_infer.support.collector import rare_collections
 from meta_infer.support.errors import ToolchainError, VerificationError
 from meta_infer.support.trace import Trace
@@ -159,11 +161,18 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
 
 
 def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) -> Plan:
-    """Groups and their variants for one instruction set."""
+    """Groups and their variants for one instruction set: by rule, or searched for where code for it runs here."""
     disabled = frozenset(config.disable)
-    return default_plan(graph, host, lambda g: propose_covers(g, disabled, graph),
-                        without_excluded(backend_for(host).variants, config.exclude, trace.warn),
+    variants = without_excluded(backend_for(host).variants, config.exclude, trace.warn)
+    plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), variants,
                         lambda g, groups: propose_alternatives(g, groups, disabled, graph))
+    if config.search_mode == "none" or not host.runs_on(load_profile("native")):
+        return plan
+    request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads,
+                            config.memory_limit_mib, config.seed)
+    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace)
+    trace.searches.append(search_rows(found.story) | target_of(config, host))
+    return found.plan
 
 
 def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile,

@@ -30,7 +30,9 @@ class BuildConfig(BaseModel):
     isa: tuple[str, ...] = ()                                 # one target each; default: the profile's own
     shape: tuple[str, ...] = ()                               # 'x=1,3,48,32..960'
     precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
-    search_mode: Literal["fast", "balanced", "thorough"] = "balanced"
+    search_mode: Literal["none", "fast", "balanced", "thorough"] = "none"
+    search_seconds: float | None = Field(default=None, gt=0)  # for measuring; default: what the mode has
+    tune_at: tuple[str, ...] = ()                             # 'N=1,L=128': sizes at which a search times a model
     target_latency_ms: float | None = Field(default=None, gt=0)
     memory_limit_mib: float | None = Field(default=None, gt=0)
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads

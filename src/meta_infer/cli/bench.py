@@ -54,7 +54,7 @@ def bench(
         return
     from rich.text import Text
 
-    from meta_infer.report.text import plain_table
+    from meta_infer.report.plain_table import plain_table
     from meta_infer.report.units import bytes_text, seconds_text
 
     table = plain_table("figure", "value", right=("value",))

@@ -41,8 +41,14 @@ def build(
         help="Number format of the computation.", metavar="auto|fp32|fp16|int8", show_default="auto",
         autocompletion=lambda: choices("precision"))] = None,
     search_mode: Annotated[str | None, typer.Option(
-        help="How long to search.", metavar="fast|balanced|thorough", show_default="balanced",
+        help="Time kernels on this machine to choose them: fast in about a minute, balanced in a few, thorough in half "
+             "an hour; none takes a plan by rule.", metavar="none|fast|balanced|thorough", show_default="none",
         autocompletion=lambda: choices("search_mode"))] = None,
+    search_seconds: Annotated[float | None, typer.Option(
+        help="Most seconds for timing kernels.", show_default="what the mode has")] = None,
+    tune_at: Annotated[list[str] | None, typer.Option(
+        help="Sizes of dynamic dims at which kernels are timed: N=1,L=128. Repeatable.", metavar="DIM=SIZE,...",
+        show_default="smallest batch, small and large sizes")] = None,
     target_latency_ms: Annotated[float | None, typer.Option(
         help="Latency to reach, in ms; missing it is a warning.", show_default=False)] = None,
     memory_limit: Annotated[float | None, typer.Option(
@@ -88,6 +94,7 @@ def build(
 
     given = {"model": model, "hardware": hardware, "output": output, "isa": tuple(isa or ()),
              "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
+             "search_seconds": search_seconds, "tune_at": tuple(tune_at or ()),
              "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit, "threads": threads,
              "custom": tuple(custom or ()), "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
              "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,
@@ -102,7 +109,7 @@ def build(
         with step_names("build") as on_step:
             from meta_infer import api
 
-            trace.on_step = on_step
+            trace.on_step, trace.on_progress = on_step, on_step.progress
             result = api.build_from(wanted, trace)
     except VerificationError as error:
         if error.result is not None:

@@ -103,7 +103,7 @@ def _check_suite(stored: bool, match: list[str] | None, kind: list[str] | None, 
 def _show(outcomes: list[Outcome], verbose: bool) -> None:
     from rich.text import Text
 
-    from meta_infer.report.text import plain_table
+    from meta_infer.report.plain_table import plain_table
     from meta_infer.suite.tally import by_kind, by_op
 
     columns = ("passed", "known gap", "failed", "refused")

@@ -52,7 +52,7 @@ def _as_data(subject: Subject, findings: tuple[Finding, ...]) -> dict[str, Any]:
 def _parts(subject: Subject, items: tuple[Item, ...], findings: tuple[Finding, ...]) -> list[RenderableType]:
     """A table for each severity; an item lists as many findings as its `show` says."""
     from meta_infer.checklist.run import counts_text
-    from meta_infer.report.text import plain_table
+    from meta_infer.report.plain_table import plain_table
 
     most = {item.id: item.show for item in items}
     parts: list[RenderableType] = [Text(f"{subject.path.name} for {subject.profile.name}", style="bold"), ""]

@@ -129,7 +129,8 @@ def _in_batches(run: Callable[[np.ndarray], np.ndarray], images: np.ndarray, bat
 def _parts(result: BuildResult, figures: DemoFigures, threads: int) -> list[RenderableType]:
     from rich.text import Text
 
-    from meta_infer.report.text import plain_table, steps_table
+    from meta_infer.report.plain_table import plain_table
+    from meta_infer.report.text import steps_table
     from meta_infer.report.units import bytes_text, seconds_text, small_text
 
     table = plain_table("", "meta-infer", "ONNX Runtime", "", right=("meta-infer", "ONNX Runtime"))

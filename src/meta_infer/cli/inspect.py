@@ -65,7 +65,8 @@ def inspect(
 def _parts(package: Package, file: Path) -> list[RenderableType]:
     from rich.text import Text
 
-    from meta_infer.report.text import figures_table, plain_table, sized_while_running
+    from meta_infer.report.plain_table import plain_table
+    from meta_infer.report.text import figures_table, sized_while_running
     from meta_infer.report.units import bytes_text
     from meta_infer.runtime.feeds import shape_text
 

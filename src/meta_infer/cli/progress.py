@@ -8,28 +8,53 @@ from contextlib import contextmanager
 
 from meta_infer.cli.screen import note, notes
 
+_QUIET = 10.0
+"""Seconds between two lines that a log gets of one step."""
+
+
+class StepNames:
+    """To be called with a step's name when it begins; `progress` with how far a long step has come."""
+
+    def __init__(self, begin: Callable[[str], None], progress: Callable[[str, str], None]) -> None:
+        self._begin, self._progress, self._name = begin, progress, ""
+
+    def __call__(self, name: str) -> None:
+        self._name = name
+        self._begin(name)
+
+    def progress(self, text: str) -> None:
+        self._progress(self._name, text)
+
 
 @contextmanager
-def step_names(task: str) -> Iterator[Callable[[str], None]]:
-    """A function to call with a step's name when it begins; shows names and seconds on standard error.
+def step_names(task: str) -> Iterator[StepNames]:
+    """Shows names of steps and seconds on standard error, and how far a long step has come.
 
     A terminal gets one moving line (`build: compile, 1.3 s`) that is gone afterwards. Elsewhere each step is a line
-    of its own, written when the step begins: the last line of a log that stopped names the step that hangs.
+    of its own, written when the step begins: the last line of a log that stopped names the step that hangs. A long
+    step adds a line now and then.
     """
-    console, start = notes(), time.perf_counter()
+    console, start, told = notes(), time.perf_counter(), time.perf_counter()
 
     def line(name: str) -> None:
         note(f"{task}: {name} ({time.perf_counter() - start:.1f} s)")
 
+    def now_and_then(name: str, text: str) -> None:
+        nonlocal told
+        if time.perf_counter() - told > _QUIET:
+            told = time.perf_counter()
+            line(f"{name}: {text}")
+
     if not console.is_terminal:
-        yield line
+        yield StepNames(line, now_and_then)
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         shown = progress.add_task(f"{task}: starting", total=None)
-        yield lambda name: progress.update(shown, description=f"{task}: {name}")
+        yield StepNames(lambda name: progress.update(shown, description=f"{task}: {name}"),
+                        lambda name, text: progress.update(shown, description=f"{task}: {name}, {text}"))
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def run(
         return
     from rich.text import Text
 
-    from meta_infer.report.text import plain_table
+    from meta_infer.report.plain_table import plain_table
 
     table = plain_table("tensor", "", "dtype", "shape", "min", "mean", "max", right=("min", "mean", "max"))
     for side, arrays in (("input", feeds), ("output", outputs)):

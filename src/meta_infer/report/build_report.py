@@ -48,10 +48,16 @@ def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], 
                        "a machine of its kind runs the package's own test")
     if config.precision in ("fp16", "int8"):
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
-    if config.memory_limit_mib is not None or config.target_latency_ms is not None:
-        trace.warn("limits are compared with the result, but no search acts on them yet")
-    if config.search_mode != "balanced":
-        trace.warn(f"search mode {config.search_mode}: there is no search yet, every mode takes the default plan")
+    if config.target_latency_ms is not None:
+        trace.warn("the target latency is compared with the result, but no search aims at it yet")
+    if config.search_mode == "none":
+        if config.memory_limit_mib is not None:
+            trace.warn("the memory limit is compared with the result; a search keeps to it: --search-mode balanced")
+        return
+    for host in hosts:
+        if not host.runs_on(here):
+            trace.warn(f"code for {host.name} does not run on this machine, so nothing is timed: it takes the plan "
+                       "without a search")
 
 
 def group_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -120,6 +126,7 @@ def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarg
         "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found}
                           for target, found in zip(targets[1:], figures[1:], strict=True)],
         "target_latency_ms": config.target_latency_ms,
+        **({"searches": list(trace.searches)} if trace.searches else {}),
         **trace.as_json(),
     }
 

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from meta_infer.passes.decisions import VERDICTS, Decision, group_decisions, listed
-from meta_infer.report.text import plain_table
+from meta_infer.report.plain_table import plain_table
 
 _DETAIL = {"native": "{}", "decomposed": "into {}", "host": "{}", "impossible": "{}"}
 

@@ -10,6 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from meta_infer.report.comparison import LEGEND, comparison_table
+from meta_infer.report.plain_table import plain_table
+from meta_infer.report.search_report import search_parts
 from meta_infer.report.units import bytes_text, count_text, seconds_text, small_text
 from meta_infer.support.trace import Step
 from meta_infer.verify.compare import TensorComparison
@@ -18,19 +20,13 @@ MOST_ROWS = 12
 """Rows of comparisons that are shown; the report in the package has them all."""
 
 
-def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """A table without lines whose cells fold; the columns in `right` hold figures."""
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=name in right)
-    return table
-
-
 def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: Sequence[TensorComparison],
                  details: bool = False) -> list[RenderableType]:
     """What `build` prints: steps with their times, figures, the comparison; with `details` every group."""
     parts: list[RenderableType] = [Text(f"{report['model']} for {report['hardware']}", style="bold"), ""]
     parts += [steps_table(steps), ""]
+    for rows in report.get("searches", ()):
+        parts += search_parts(rows)
     others = report.get("other_targets", ())
     for target in (report, *others):
         if others:

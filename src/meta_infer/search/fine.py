@@ -23,6 +23,11 @@ _SECONDS_PER_BYTE = 1.5e-10
 """A conversion's guess, reading and writing within the caches."""
 
 
+def conversion_exists(source: Layout, target: Layout) -> bool:
+    """Whether one launch converts between them; see kernels/movement/reorder.py."""
+    return not (source.block and target.block and source.axis != target.axis)
+
+
 @dataclass
 class Market:
     """A space with the price of everything in it: timed, or guessed."""
@@ -50,7 +55,7 @@ class Market:
         return solve(self.space, prices, self.conversion, self.limits)
 
     def conversion(self, value: Value, source: Layout, target: Layout) -> float | None:
-        if source.block and target.block and source.axis != target.axis:
+        if not conversion_exists(source, target):
             return None
         one = Converted(value.dtype, value.shape, source, target)
         return self.conversions.get(one, _SECONDS_PER_BYTE * value_bytes(value))

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from meta_infer.ir.graph import Graph
+from meta_infer.ir.graph import Graph, Node
 from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.ir.shapes import product, usual_upper
+from meta_infer.passes.moves import Move
 from meta_infer.passes.rewrite import key_of
 
 Terms = list[tuple[int, Any]]
@@ -21,21 +22,35 @@ Terms = list[tuple[int, Any]]
 class LiveBytes:
     """The values of one graph with the steps at which they are alive."""
 
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, moves: Iterable[Move] = ()) -> None:
+        self._values = dict(graph.values)
+        self._steps = len(graph.nodes)
         self._place = {key_of(node): i for i, node in enumerate(graph.nodes)}
         self._made = {name: i for i, node in enumerate(graph.nodes) for name in node.outputs if name}
         self._read = dict(self._made)
         for i, node in enumerate(graph.nodes):
-            for name in node.reads:
-                if name in self._read:
-                    self._read[name] = i
+            self._reads(node, i)
+        for move in moves:                    # what it makes stands where the last node it takes out did
+            place = max(self._place[key] for key in move.removes)
+            self._values.update(move.values)
+            for node in move.nodes:
+                self._place.setdefault(key_of(node), place)
+                for name in node.outputs:
+                    if name:
+                        self._made.setdefault(name, place)
+                        self._read.setdefault(name, place)
+                self._reads(node, place)
         for name in graph.outputs:
             if name in self._read:
-                self._read[name] = len(graph.nodes) - 1
+                self._read[name] = self._steps - 1
+
+    def _reads(self, node: Node, place: int) -> None:
+        for name in node.reads:
+            if name in self._read:
+                self._read[name] = max(self._read[name], place)
 
     def bytes_of(self, name: str, layout: Layout) -> int:
-        value = self._graph.values[name]
+        value = self._values[name]
         return usual_upper(product(layout.physical(value.shape))) * value.dtype.bytes
 
     def weight_bytes(self, group: Group) -> int:
@@ -54,5 +69,5 @@ class LiveBytes:
         for name, layout, exists in copies:
             spans.append((self._made.get(name, 0), self._read.get(name, 0), self.bytes_of(name, layout), exists))
         steps = [[(count, exists) for first, last, count, exists in spans if first <= step <= last]
-                 for step in range(len(self._graph.nodes))]
+                 for step in range(self._steps)]
         return [terms for i, terms in enumerate(steps) if i == 0 or terms != steps[i - 1]]

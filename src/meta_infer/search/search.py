@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
@@ -23,7 +21,7 @@ from meta_infer.search.solve import NO_LIMITS, Limits, Solved
 from meta_infer.search.space import ANCHORS, Offer, Space
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.ways import Way, way_of
-from meta_infer.search.whole import time_plans
+from meta_infer.search.whole import Inputs, compare_plans
 from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 4.0
@@ -76,12 +74,12 @@ class Searched:
 
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
-           inputs: Mapping[str, np.ndarray], limits: Limits = NO_LIMITS,
+           inputs: Inputs, limits: Limits = NO_LIMITS,
            on_stage: Callable[[str], None] = lambda name: None) -> Searched:
     """The plan of `space` that takes the least time on this machine within `limits`, as far as `budget` reaches.
 
-    `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run.
-    Raises UnsupportedError when nothing fits the limits, ToolchainError.
+    `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run,
+    for each of the timer's points. Raises UnsupportedError when nothing fits the limits, ToolchainError.
     """
     until = time.monotonic() + budget.seconds
     sites = sites_of(space)
@@ -108,11 +106,11 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
 
     on_stage("whole plans")
     contenders = _contenders(market, solved, default, budget.plans)
-    if not timer.is_replay:
-        found = time_plans([one.plan for one in contenders], timer.backend, profile, inputs, threads=timer.threads,
-                           rounds=_ROUNDS, seconds=_SECONDS)
-        contenders = [Contender(one.name, one.plan, one.estimate, whole.seconds)
-                      for one, whole in zip(contenders, found, strict=True)]
+    try:
+        found = compare_plans([one.plan for one in contenders], timer, inputs, rounds=_ROUNDS, seconds=_SECONDS)
+        contenders = [replace(one, measured=seconds) for one, seconds in zip(contenders, found, strict=True)]
+    except TimeOver as over:
+        story.ended = story.ended or str(over)
     story.contenders = tuple(sorted(contenders, key=lambda one: (one.measured, one.estimate)))
     return Searched(story.contenders[0].plan, story)
 

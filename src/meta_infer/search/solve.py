@@ -1,7 +1,7 @@
 """The plan as an integer program: which groups cover the graph, by which variant each, in which formats between them.
 
     minimise    sum take[o, v] * seconds + sum convert[value, f -> g] * seconds
-    every node  is in exactly one taken group
+    every node  is in exactly one taken group, or taken out by exactly one taken move, whose nodes then are in one each
     every value that a taken variant reads in format g is made in g, or converted to g once, however many read it so
     limits      on packed weights and live bytes
 
@@ -19,10 +19,11 @@ from ortools.sat.python import cp_model
 
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.passes.moves import apply_moves
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.live_bytes import LiveBytes
 from meta_infer.search.order import cycle_of, in_order
-from meta_infer.search.space import Offer, Space
+from meta_infer.search.space import Offer, Space, moved_key
 from meta_infer.support.errors import UnsupportedError
 
 _UNIT = 1e-8
@@ -83,7 +84,7 @@ def solve(space: Space, prices: Prices, conversion: Conversion, limits: Limits =
     found = _Program(space, prices, conversion, limits).solved(work)
     inner = regions.values()
     return Solved(
-        Plan(space.graph, found.plan.groups, found.plan.formats, {key: one.plan for key, one in regions.items()}),
+        Plan(found.plan.graph, found.plan.groups, found.plan.formats, {key: one.plan for key, one in regions.items()}),
         found.seconds + sum(one.seconds for one in inner), found.bound + sum(one.bound for one in inner),
         found.conversions + sum(one.conversions for one in inner), found.choices + sum(one.choices for one in inner),
         {**found.taken, **{name: choice for one in inner for name, choice in one.taken.items()}})
@@ -103,6 +104,9 @@ class _Program:
 
     def __init__(self, space: Space, prices: Prices, conversion: Conversion, limits: Limits) -> None:
         self.graph, self.model, self._limits = space.graph, cp_model.CpModel(), limits
+        self.moves = [(move, self.model.new_bool_var(f"{move.move}:{i}")) for i, move in enumerate(space.moves)]
+        # A region names values of the graphs around it, which only its groups type.
+        self.values = {name: value for offer in space.offers for name, value in offer.group.values.items()}
         keep_all = limits.memory_bytes is not None
         self.choices = [
             _Choice(offer, priced, self.model.new_bool_var(f"{offer.key}:{i}"))
@@ -116,11 +120,20 @@ class _Program:
 
     def _cover(self) -> None:
         by_node: dict[str, list[cp_model.IntVar]] = {key_of(node): [] for node in self.graph.nodes}
+        made: dict[str, cp_model.IntVar] = {}
+        for i, (move, taken) in enumerate(self.moves):
+            for key in move.removes:
+                by_node[key].append(taken)
+            made |= {moved_key(i, key_of(node)): taken for node in move.nodes}
+        by_node |= {key: [] for key in made}
         for choice in self.choices:
             for key in choice.offer.covers:
                 by_node[key].append(choice.taken)
-        for taken in by_node.values():
-            self.model.add_exactly_one(taken)
+        for key, ways in by_node.items():
+            if key in made:
+                self.model.add(sum(ways) == made[key])
+            else:
+                self.model.add_exactly_one(ways)
 
     def _formats(self, conversion: Conversion) -> dict[tuple[str, Layout, Layout], tuple[float, cp_model.IntVar]]:
         """`have` and `convert`: (seconds, variable) of every conversion that could be made."""
@@ -144,7 +157,7 @@ class _Program:
                 if sources is None and target == PLAIN:
                     continue                                        # an input, or captured: it lies there plain
                 for source in (PLAIN,) if sources is None else sources:
-                    seconds = conversion(self.graph.values[name], source, target) if source != target else None
+                    seconds = conversion(self.values[name], source, target) if source != target else None
                     if seconds is None:
                         continue
                     var = self.model.new_bool_var(f"{name}:{source}->{target}")
@@ -160,7 +173,7 @@ class _Program:
 
     def _limit_memory(self, most: int) -> None:
         """Packed weights and, at every step, the values alive then."""
-        live = LiveBytes(self.graph)
+        live = LiveBytes(self.graph, [move for move, _ in self.moves])
         weights = [(c.priced.variant.packed_bytes or live.weight_bytes(c.offer.group), c.taken) for c in self.choices]
         packed = sum(count * taken for count, taken in weights if count)
         exists = [(c.offer.group, c.priced.variant, c.taken) for c in self.choices]
@@ -182,17 +195,17 @@ class _Program:
                                        "no combination of kernels covers the model", what=f"model {self.graph.name!r}",
                                        hint="raise --memory-limit" if limit else "report this case")
             taken = [choice for choice in self.choices if solver.boolean_value(choice.taken)]
-            groups = [choice.offer.group for choice in taken]
-            waiting = cycle_of(self.graph, groups)
+            graph = apply_moves(self.graph, [move for move, var in self.moves if solver.boolean_value(var)])
+            waiting = cycle_of(graph, [choice.offer.group for choice in taken])
             if not waiting:
-                return self._result(taken, solver)
+                return self._result(graph, taken, solver)
             self.model.add_bool_or([~taken[i].taken for i in waiting])
 
-    def _result(self, taken: Sequence[_Choice], solver: cp_model.CpSolver) -> Solved:
+    def _result(self, graph: Graph, taken: Sequence[_Choice], solver: cp_model.CpSolver) -> Solved:
         conversions = sum(seconds for seconds, var in self.converted.values() if solver.boolean_value(var))
         seconds = conversions + sum(choice.priced.seconds for choice in taken)
         bound = min(seconds, solver.best_objective_bound * _UNIT + _rounding(len(taken) + len(self.converted)))
-        return Solved(plan_of(self.graph, [(c.offer.group, c.priced.variant) for c in taken]), seconds, bound,
+        return Solved(plan_of(graph, [(c.offer.group, c.priced.variant) for c in taken]), seconds, bound,
                       conversions, len(self.choices), {c.offer.key: (c.offer, c.priced) for c in taken})
 
 

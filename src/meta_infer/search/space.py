@@ -7,19 +7,23 @@ with its kernel's own knobs; how many others its knobs span is counted without l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
+import numpy as np
+
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
+from meta_infer.ir.graph_text import content_hash
 from meta_infer.ir.group import Group, Variant
 from meta_infer.ir.group_text import group_text
 from meta_infer.kernels.registry import kernel_named
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.alternatives import propose_alternatives
 from meta_infer.passes.covers import propose_covers
+from meta_infer.passes.moves import Move, apply_moves, propose_moves
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.default_plan import Variants, no_variant, region_variant, view_variant
 
@@ -31,13 +35,17 @@ LEVELS: Mapping[str, frozenset[str]] = {
 }
 """Covers from basic to aggressive: name -> fusions left out. `anchors`, groups of several anchors, comes after them."""
 ANCHORS = "anchors"
+HALF_LARGEST = 65504.0
+"""The largest finite number of IEEE 754 half precision."""
 
 
 @dataclass(frozen=True)
 class Offer:
     """A group that could be part of the plan: what it covers, the least level of fusion that has it, its variants.
 
-    `text` is that of all groups like it. `combinations` counts what the variants and their knobs span, feasible or not.
+    `text` is that of all groups like it. Where a move of the space has made some of its nodes, `move` is its place
+    among the moves and `moved` the keys of these nodes. `combinations` counts what the variants and their knobs span,
+    feasible or not.
     """
 
     group: Group
@@ -45,6 +53,8 @@ class Offer:
     level: str
     variants: tuple[Variant, ...]
     combinations: int = 1
+    move: int | None = None
+    moved: frozenset[str] = frozenset()
 
     @property
     def key(self) -> str:
@@ -53,8 +63,9 @@ class Offer:
 
     @cached_property
     def covers(self) -> frozenset[str]:
-        """Keys of its nodes."""
-        return frozenset(key_of(node) for node in self.group.nodes)
+        """Its nodes, by key; those that a move has made say which, for they may have the keys of the old ones."""
+        keys = [key_of(node) for node in self.group.nodes]
+        return frozenset(moved_key(self.move, key) if key in self.moved else key for key in keys)
 
     @property
     def is_free(self) -> bool:
@@ -62,13 +73,20 @@ class Offer:
         return self.variants[0].kernel in ("view", "region")
 
 
+def moved_key(move: int | None, key: str) -> str:
+    """What a node of a move is called in `Offer.covers`."""
+    return f"{key}#{move}"
+
+
 @dataclass(frozen=True)
 class Space:
-    """All offers of one graph, and the spaces of its regions, keyed as in a Plan."""
+    """All offers of one graph, the moves that some of them stand on, and the spaces of its regions, keyed as in a
+    Plan."""
 
     graph: Graph
     offers: tuple[Offer, ...]
     regions: Mapping[tuple[str, int], Space] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
 
     @property
     def combinations(self) -> int:
@@ -84,36 +102,114 @@ class Space:
 
 def make_space(graph: Graph, profile: Profile, variants: Variants, disabled: frozenset[str] = frozenset(),
                root: Graph | None = None, levels: Sequence[str] = (*LEVELS, ANCHORS)) -> Space:
-    """Offers of all `levels` of fusion.
+    """Offers of all `levels` of fusion, and of all moves that are exact.
 
-    `variants(group, profile)` gives what a backend computes a group by. `disabled` names fusions as --disable does.
-    Raises UnsupportedError when some node is in no group that has a variant.
+    `variants(group, profile)` gives what a backend computes a group by. `disabled` names fusions and moves as --disable
+    does. Raises UnsupportedError when some node is in no group that has a variant.
     """
     found: dict[frozenset[str], Offer] = {}
+    catalogue = _Catalogue(profile, variants)
 
-    def add(groups: Iterable[Group], level: str) -> None:
+    def add(groups: Iterable[Group], level: str, move: int | None = None, moved: frozenset[str] = frozenset()) -> None:
         for group in groups:
-            keys = frozenset(key_of(node) for node in group.nodes)
-            if keys not in found:
-                offered = offered_variants(group, profile, variants)
-                if offered:
-                    found[keys] = Offer(group, group_text(group), level, offered, combinations(group, offered, profile))
+            offer = Offer(group, group_text(group), level, (), move=move, moved=moved & set(map(key_of, group.nodes)))
+            if offer.covers in found or (move is not None and not offer.moved):
+                continue
+            offered, count = catalogue.variants(group, offer.text)
+            if offered:
+                found[offer.covers] = replace(offer, variants=offered, combinations=count)
 
-    plain: Sequence[Group] = ()
-    for level in levels:
-        if level == ANCHORS:
-            plain = plain or propose_covers(graph, disabled, root)
-            add((one.group for one in propose_alternatives(graph, plain, disabled, root)), level)
-        else:
-            plain = propose_covers(graph, disabled | LEVELS[level], root)
-            add(plain, level)
-    covered = {key for keys in found for key in keys}
+    for level, groups in _covers(graph, disabled, root, levels):
+        add(groups, level)
     for group in propose_covers(graph, disabled, root):
-        if not covered.issuperset(map(key_of, group.nodes)):
+        if not all(any(key in keys for keys in found) for key in map(key_of, group.nodes)):
             raise no_variant(group)
+    moves = tuple(move for move in propose_moves(graph, disabled, profile, root) if not move.approximate)
+    for apart in _apart(graph, moves):
+        after = apply_moves(graph, [moves[i] for i in apart])
+        made = {i: frozenset(map(key_of, moves[i].nodes)) for i in apart}
+        for level, groups in _covers(after, disabled, root, ("none", "full", ANCHORS)):
+            for group in groups:
+                own = [i for i in apart if not made[i].isdisjoint(map(key_of, group.nodes))]
+                if len(own) == 1:
+                    add([group], level, own[0], made[own[0]])
     regions = {(key_of(node), i): make_space(region, profile, variants, disabled, root or graph, levels)
                for node in graph.nodes for i, region in enumerate(node.regions)}
-    return Space(graph, tuple(found.values()), regions)
+    return Space(graph, tuple(found.values()), regions, moves)
+
+
+def _apart(graph: Graph, moves: Sequence[Move]) -> list[list[int]]:
+    """Moves in sets of which no two touch neighbouring nodes: what is around one of a set is as without the others."""
+    near = _neighbours(graph)
+    reach = [{other for key in move.removes for other in (key, *near[key])} for move in moves]
+    sets: list[tuple[set[str], list[int]]] = []
+    for i, own in enumerate(reach):
+        for taken, members in sets:
+            if taken.isdisjoint(own):
+                taken |= own
+                members.append(i)
+                break
+        else:
+            sets.append((set(own), [i]))
+    return [members for _, members in sets]
+
+
+def _neighbours(graph: Graph) -> dict[str, set[str]]:
+    """For every node those that it reads from or that read from it."""
+    makers = {name: key_of(node) for node in graph.nodes for name in node.outputs if name}
+    near: dict[str, set[str]] = {key_of(node): set() for node in graph.nodes}
+    for node in graph.nodes:
+        for name in node.reads:
+            if name in makers:
+                near[key_of(node)].add(makers[name])
+                near[makers[name]].add(key_of(node))
+    return near
+
+
+def _covers(graph: Graph, disabled: frozenset[str], root: Graph | None,
+            levels: Sequence[str]) -> Iterator[tuple[str, Iterable[Group]]]:
+    """(level, groups) of every level."""
+    for level in levels:
+        if level != ANCHORS:
+            yield level, propose_covers(graph, disabled | LEVELS[level], root)
+        else:
+            plain = propose_covers(graph, disabled, root)
+            yield level, [one.group for one in propose_alternatives(graph, plain, disabled, root)]
+
+
+class _Catalogue:
+    """Variants of groups, worked out once for all groups that are alike."""
+
+    def __init__(self, profile: Profile, variants: Variants) -> None:
+        self._profile, self._variants = profile, variants
+        self._known: dict[object, tuple[Group, tuple[Variant, ...], int]] = {}
+        self._contents: dict[int, object] = {}
+
+    def variants(self, group: Group, text: str) -> tuple[tuple[Variant, ...], int]:
+        """What computes a group of this text, and how many combinations that spans."""
+        key = text, tuple(self._content(array) for array in group.constants.values())
+        if key not in self._known:
+            offered = offered_variants(group, self._profile, self._variants)
+            self._known[key] = group, offered, combinations(group, offered, self._profile)
+        first, offered, count = self._known[key]
+        return (offered if first is group else tuple(_renamed(v, first, group) for v in offered)), count
+
+    def _content(self, array: np.ndarray) -> object:
+        """What variants may depend on of a constant's elements: integers, and whether floats fit half precision."""
+        if id(array) not in self._contents:
+            if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
+                largest = float(np.abs(array).max(initial=0.0))
+                self._contents[id(array)] = largest <= HALF_LARGEST
+            else:
+                self._contents[id(array)] = content_hash(array)
+        return self._contents[id(array)]
+
+
+def _renamed(variant: Variant, old: Group, new: Group) -> Variant:
+    """A variant of `old` as one of `new`, which is like it."""
+    inputs, outputs = dict(zip(old.inputs, new.inputs, strict=True)), dict(zip(old.outputs, new.outputs, strict=True))
+    return replace(variant, inputs={inputs[name]: layout for name, layout in variant.inputs.items()},
+                   outputs={outputs[name]: layout for name, layout in variant.outputs.items()})
 
 
 def offered_variants(group: Group, profile: Profile, variants: Variants) -> tuple[Variant, ...]:

@@ -8,7 +8,6 @@ quickest way again, and the others count as ratios to it, round by round.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -94,6 +93,7 @@ class Timer:
     warn: Callable[[str], None] = lambda text: None
     timed: int = 0
     recalled: int = 0
+    _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
     _cpu: str = field(default_factory=measured_cpu)
     _compiler: str = field(default_factory=lambda: find_compiler().version)
 
@@ -103,10 +103,20 @@ class Timer:
         Raises TimeOver.
         """
         jobs: list[tuple[Site, tuple[Way, Known] | None, list[tuple[Way, _Job]]]] = []
+        pending: set[tuple[str, ...]] = set()
+        twins: list[tuple[Known, _Job]] = []              # the same code on the same sizes, under another name
         for site, variants in wanted:
-            fresh = [v for v in variants if site.ways[way_of(site.group, v)].measured is None]
-            lowered = [(way_of(site.group, v), self._job(site, v)) for v in fresh]
-            missing = [(way, job) for way, job in lowered if not self._recall(site.ways[way], job)]
+            missing = []
+            for variant in variants:
+                way = way_of(site.group, variant)
+                entry = site.ways[way]
+                if entry.measured is not None or self._recall(entry, job := self._job(site, variant)):
+                    continue
+                if job.keys in pending:
+                    twins.append((entry, job))
+                else:
+                    pending.add(job.keys)
+                    missing.append((way, job))
             if missing:
                 jobs.append((site, site.best(measured=True), missing))
         if jobs and self.is_replay:
@@ -117,6 +127,8 @@ class Timer:
         for (site, base, missing), batch in zip(jobs, batches, strict=True):
             found = self._measure([[next(compiled) for _ in job.points] for job in batch], rounds or self.rounds)
             self._settle(site, base, missing, found)
+        for entry, job in twins:
+            self._recall(entry, job)
 
     def time_conversions(self, wanted: Sequence[Converted]) -> dict[Converted, float]:
         """Seconds of each, infinite for one that failed. Raises TimeOver."""
@@ -132,9 +144,7 @@ class Timer:
         compiled = self._compile(list(missing.values()))
         measured = self._measure([[next(compiled) for _ in job.points] for job in missing.values()], self.rounds)
         for (one, job), points in zip(missing.items(), measured, strict=True):
-            turns = _together(points)
-            found[one] = statistics.median(turns) if turns else math.inf
-            self._keep([(job, points, 1.0)])
+            found[one] = sum(sample.seconds for sample in self._remembered(job, points, 1.0))
         self.timed += len(missing)
         self.on_time(len(wanted))
         return found
@@ -143,40 +153,50 @@ class Timer:
                 found: Sequence[Sequence[Measurement]]) -> None:
         """Enters what was measured, as ratios to the base where there is one."""
         against = None if base is None else _together(found[0])
-        kept = []
         for (way, job), points in zip(missing, found[0 if base is None else 1:], strict=True):
             entry, turns = site.ways[way], _together(points)
             plain, _ = median_and_spread(turns) if turns else (math.inf, 0.0)
-            entry.measured, entry.spread = _seconds(turns, against, None if base is None else base[1].measured)
-            scale = entry.measured / plain if turns else 1.0
-            kept.append((job, points, scale))
+            seconds, _ = _seconds(turns, against, None if base is None else base[1].measured)
+            # What a later build reads is what this one goes on with, to the last bit.
+            samples = self._remembered(job, points, seconds / plain if turns else 1.0)
+            entry.measured, entry.spread = sum(s.seconds for s in samples), sum(s.spread for s in samples)
             entry.key = job.keys[0]
-        self._keep(kept)
+            self._seen[job.keys] = entry
         self.timed += len(missing)
         self.on_time(len(missing))
 
     def _recall(self, entry: Known, job: _Job) -> bool:
-        """Enters what the library knows of a job; whether it knows all points."""
+        """Enters what is known of a job, from before or in the library; whether that is all its points."""
+        if job.keys in self._seen:
+            same = self._seen[job.keys]
+            entry.measured, entry.spread, entry.key = same.measured, same.spread, same.key
+            return True
         known = self.library.known(job.keys) if self.library else {}
         found = [known[key] for key in job.keys if key in known and known[key].status not in FROM_OUTSIDE]
         if len(found) < len(job.keys):
             return False
         entry.measured = sum(sample.seconds for sample in found)
         entry.spread, entry.key = sum(sample.spread for sample in found), job.keys[0]
+        self._seen[job.keys] = entry
         self.recalled += 1
         self.on_time(1)
         return True
 
-    def _keep(self, found: Sequence[tuple[_Job, Sequence[Measurement], float]]) -> None:
+    def _remembered(self, job: _Job, points: Sequence[Measurement], scale: float) -> list[Sample]:
+        """The samples of a job, times taken times `scale`, added to the library."""
+        samples = []
+        for key, lowered, one in zip(job.keys, job.points, points, strict=True):
+            scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
+            dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
+            described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims)
+            samples.append(sample_of(described, None, scaled, key, self.threads, self._cpu))
+        self.remember(samples)
+        return samples
+
+    def remember(self, samples: Sequence[Sample]) -> None:
+        """Adds to the library, where there is one that can be written."""
         if not self.library or not self.library.writable:
             return
-        samples = []
-        for job, points, scale in found:
-            for key, lowered, one in zip(job.keys, job.points, points, strict=True):
-                scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
-                dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
-                described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims)
-                samples.append(sample_of(described, None, scaled, key, self.threads, self._cpu))
         try:
             self.library.add(samples)
         except LibraryUnwritableError as error:

@@ -6,6 +6,7 @@ calls run without a barrier between them. So the last word is a run of the whole
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sys
@@ -16,53 +17,94 @@ from pathlib import Path
 
 import numpy as np
 
-from meta_infer.backends.base import Backend, Failure
+from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.child import run_child
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
+from meta_infer.ir.program_text import print_program
+from meta_infer.library.samples import Sample
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.writer import CompiledTarget, write_package
-from meta_infer.search.measure_protocol import median_and_spread
+from meta_infer.search.measure import measured_cpu
+from meta_infer.search.measure_protocol import VERSION, median_and_spread
+from meta_infer.search.measurements import OK
+from meta_infer.search.timing import TimeOver, Timer
 
 _PATIENCE = 60.0
+_STRUCTURE = "whole plan"
+
+Inputs = Sequence[Mapping[str, np.ndarray]]
+"""Inputs of the model by name, one mapping for every point at which it is timed."""
 
 
 @dataclass(frozen=True)
-class Whole:
-    """Seconds of one run of a whole plan, in every round of all plans; none when it failed. `parts` are the median
-    seconds of each command of its program, by index, in the same runs of another turn."""
+class Built:
+    """A plan as a program with its code."""
 
-    rounds: tuple[float, ...]
-    parts: tuple[float, ...] = ()
-
-    @property
-    def seconds(self) -> float:
-        return median_and_spread(self.rounds)[0] if self.rounds else math.inf
+    plan: Plan
+    target: CompiledTarget
+    key: str
 
 
-def time_plans(plans: Sequence[Plan], backend: Backend, profile: Profile, inputs: Mapping[str, np.ndarray], *,
-               threads: int, rounds: int, seconds: float) -> list[Whole]:
-    """Times of plans that run in turns on the same inputs, about `seconds` in all. Raises ToolchainError."""
+def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int) -> Built:
+    """Lowers and compiles. Raises ToolchainError."""
+    program = lower_graph(plan, profile, backend.lower, plan.graph.inputs, plan.graph.outputs)
+    memory = plan_memory(program)
+    sources = backend.emit(program, profile)
+    artifact = backend.compile(sources, profile)
+    parts = [*sources, print_program(program, memory), artifact.compiler, str(threads), measured_cpu(), str(VERSION)]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return Built(plan, CompiledTarget(program, memory, artifact), key)
+
+
+def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: int,
+               seconds: float) -> list[tuple[float, ...]]:
+    """Seconds of a run of each in every round, all points added up; nothing of one that failed.
+
+    They run in turns, about `seconds` in all.
+    """
+    if not built:
+        return []
     with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
         folder = Path(name)
-        np.savez(folder / "inputs.npz", **{f"i{i}": array for i, array in enumerate(inputs.values())})   # type: ignore[arg-type]
-        for i, plan in enumerate(plans):
-            _package(plan, backend, profile, folder / f"{i}.bin")
-        request = {"packages": [f"{i}.bin" for i in range(len(plans))], "inputs": list(inputs), "threads": threads,
-                   "rounds": rounds, "seconds": seconds}
+        for k, point in enumerate(inputs):
+            np.savez(folder / f"inputs_{k}.npz",
+                     **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]
+        for i, one in enumerate(built):
+            write_package(folder / f"{i}.bin", [one.target])
+        request = {"packages": [f"{i}.bin" for i in range(len(built))], "inputs": [list(point) for point in inputs],
+                   "threads": threads, "rounds": rounds, "seconds": seconds}
         (folder / "request.json").write_text(json.dumps(request))
         failed = run_child([sys.executable, "-m", "meta_infer.search.whole_child", str(folder)],
-                           _PATIENCE + 2 * seconds)
-        if isinstance(failed, Failure):
-            if len(plans) == 1:
-                return [Whole(())]
-            return [time_plans([plan], backend, profile, inputs, threads=threads, rounds=rounds,
-                               seconds=seconds / len(plans))[0] for plan in plans]
-        return [Whole(tuple(found)) for found in json.loads((folder / "answer.json").read_text())]
+                           _PATIENCE + 3 * seconds)
+        if failed is None:
+            return [tuple(found) for found in json.loads((folder / "answer.json").read_text())]
+    if len(built) == 1:
+        return [()]
+    return [time_plans([one], inputs, threads=threads, rounds=rounds, seconds=seconds / len(built))[0]
+            for one in built]
 
 
-def _package(plan: Plan, backend: Backend, profile: Profile, file: Path) -> None:
-    program = lower_graph(plan, profile, backend.lower, plan.graph.inputs, plan.graph.outputs)
-    artifact = backend.compile(backend.emit(program, profile), profile)
-    write_package(file, [CompiledTarget(program, plan_memory(program), artifact)])
+def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float) -> list[float]:
+    """Seconds of a run of each plan, infinite of one that failed: from the library where it knows all of them, else
+    measured and remembered. Raises TimeOver in a replay that does not."""
+    built = [build_plan(plan, timer.backend, timer.profile, timer.threads) for plan in plans]
+    known = timer.library.known([one.key for one in built]) if timer.library else {}
+    if all(one.key in known for one in built):
+        return [known[one.key].seconds for one in built]
+    if timer.is_replay:
+        raise TimeOver("whole plans")
+    found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds)
+    samples = [_sample(one, turns, timer) for one, turns in zip(built, found, strict=True)]
+    timer.remember(samples)
+    return [sample.seconds for sample in samples]
+
+
+def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
+    seconds, spread = median_and_spread(turns) if turns else (math.inf, 0.0)
+    graph = built.plan.graph
+    return Sample("plan", "whole", key=built.key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
+                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=measured_cpu(), threads=timer.threads,
+                  seconds=seconds, spread=spread, rounds=len(turns), status=OK if turns else "failed",
+                  protocol=VERSION, compiler=built.target.artifact.compiler)

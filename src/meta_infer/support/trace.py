@@ -25,13 +25,16 @@ class Step:
 class Trace:
     """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays.
 
+    `on_progress(text)` tells how far a long step has come. `searches` holds what the search of each target did.
     `decisions` says what became of each op (passes/decisions.py), for `--explain`.
     """
 
     on_step: Callable[[str], None] = lambda name: None
+    on_progress: Callable[[str], None] = lambda text: None
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     decisions: list[Any] = field(default_factory=list)
+    searches: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str, **known: object) -> Iterator[dict[str, object]]:

@@ -1,0 +1,76 @@
+"""A search as a build asks for it: space, library, timer and budget put together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from meta_infer.backends.base import Backend
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Graph
+from meta_infer.ir.group import Plan
+from meta_infer.library.store import Library
+from meta_infer.search.budget import BUDGETS
+from meta_infer.search.default_plan import Variants
+from meta_infer.search.guesses import roofline_model
+from meta_infer.search.search import Searched, search
+from meta_infer.search.solve import Limits
+from meta_infer.search.space import make_space
+from meta_infer.search.timing import Timer
+from meta_infer.search.tune_points import tune_points
+from meta_infer.support.switches import read_switches
+from meta_infer.support.trace import Trace
+from meta_infer.verify.samples import random_inputs
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What a build asks of its search; fields as in BuildConfig."""
+
+    mode: str
+    seconds: float | None = None
+    tune_at: tuple[str, ...] = ()
+    threads: int | None = None
+    memory_limit_mib: float | None = None
+    seed: int = 0
+
+
+def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend, variants: Variants,
+                disabled: frozenset[str], request: SearchRequest, trace: Trace) -> Searched:
+    """The best plan that a search in `request.mode` finds; `default` is the one without a search.
+
+    Times go into the experience library, and come from there alone with META_INFER_MEASURE=replay.
+    Raises UsageError, UnsupportedError, ToolchainError.
+    """
+    switches = read_switches()
+    is_replay = switches.measure == "replay"
+    budget = BUDGETS[request.mode]
+    if request.seconds is not None:
+        budget = replace(budget, seconds=request.seconds)
+    points = tune_points(graph, request.tune_at)
+    limit = None if request.memory_limit_mib is None else int(request.memory_limit_mib * 2 ** 20)
+    with ExitStack() as stack:
+        library = (Library.open_to_read(switches.library) if is_replay
+                   else Library.open_or_warn(switches.library, trace.warn))
+        if library is not None:
+            stack.enter_context(library)
+        timer = Timer(backend, profile, points, request.threads or 1, library=library, is_replay=is_replay,
+                      warn=trace.warn)
+        timer.on_time = _progress(timer, budget.seconds, trace)
+        space = make_space(graph, profile, variants, disabled)
+        inputs = [random_inputs(graph, point, request.seed) for point in points]
+        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, Limits(limit),
+                      lambda stage: trace.on_step(f"search, {stage}"))
+
+
+def _progress(timer: Timer, seconds: float, trace: Trace) -> Callable[[int], None]:
+    begun = time.monotonic()
+
+    def tell(count: int) -> None:
+        spent = time.monotonic() - begun
+        known = f", {timer.recalled} known" if timer.recalled else ""
+        trace.on_progress(f"{timer.timed} kernels timed{known}, {spent:.0f} of at most {seconds:.0f} s")
+
+    return tell
