@@ -6,10 +6,10 @@
     breadth_first   a c b d y     everything as soon as its operands are there, so branches run side by side
     least_live      of what can run, what leaves the fewest bytes live; it may follow either
 
-`least_live` is the greedy rule of register allocation (Goodman and Hsu, 1988) on tensors: the next step is the one
-after which the fewest bytes are live (results that are new, less operands that nobody needs any more), and where
-several leave equally many, one whose branch is under way already. Memory is planned after the order is known, so that
-the caller compares arenas and not this estimate; the best order found depends on the graph, hence a few of them.
+`least_live` takes next what leaves the fewest bytes live: results that are new, less operands that nobody needs any
+more (as schedulers do for registers: Goodman and Hsu, 1988). Since the best step is not always the one that frees most
+at once, a beam of the best beginnings is kept, by their peak so far. Memory is planned after the order is known, so
+that the caller compares arenas and not this estimate; which order is best depends on the graph, hence a few of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from meta_infer.ir.group import Group
 from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.ops.registry import op_named
 from meta_infer.support.errors import InternalError
+
+MOST_STARTS, MOST_STEPS = 16, 8192
+"""Beginnings of an order kept side by side, and how many steps of these are looked at in a round at most."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def _distinct(graph: Graph, items: Sequence[T], steps: Sequence[Step]) -> dict[s
     orders = {"as_given": list(range(len(items)))}
     flow = _flow_of(graph, steps)
     for name, rule in RULES.items():
-        found = _order(flow, rule)
+        found = rule(flow)
         if found not in orders.values():
             orders[name] = found
     return {name: tuple(items[i] for i in order) for name, order in orders.items()}
@@ -108,49 +111,79 @@ def _flow_of(graph: Graph, steps: Sequence[Step]) -> Flow:
     return Flow(waits, [tuple(found) for found in after], reads, makes, size, users)
 
 
-Rule = Callable[[Flow, Sequence[int], Mapping[str, int], Mapping[int, int]], int]
-"""Of (ready steps in the given order, users left by root, when each became ready): the one that runs next."""
+@dataclass(frozen=True)
+class Start:
+    """How an order begins: its steps, what can run next and since which step, how many waits and users are left."""
+
+    order: tuple[int, ...]
+    ready: Mapping[int, int]
+    waits: Mapping[int, int]
+    left: Mapping[str, int]
+    peak: int = 0
+    live: int = 0
+
+    def after(self, flow: Flow, step: int) -> Start:
+        """The same with one step more."""
+        peak, live = self.cost(flow, step)
+        ready = {i: since for i, since in self.ready.items() if i != step}
+        waits = {**self.waits, **{other: self.waits[other] - 1 for other in flow.after[step]}}
+        ready |= dict.fromkeys((other for other in flow.after[step] if not waits[other]), len(self.order) + 1)
+        left = {**self.left, **{name: self.left[name] - 1 for name in flow.reads[step]}}
+        return Start((*self.order, step), ready, waits, left, peak, live)
+
+    def cost(self, flow: Flow, step: int) -> tuple[int, int]:
+        """(most bytes live until then, bytes live then) with one step more."""
+        live = self.live + sum(flow.bytes[name] for name in flow.makes[step])
+        freed = [name for name in flow.reads[step] if self.left[name] == 1]
+        freed += [name for name in flow.makes[step] if not self.left[name]]
+        return max(self.peak, live), live - sum(flow.bytes[name] for name in freed)
 
 
-def _newest(flow: Flow, ready: Sequence[int], left: Mapping[str, int], since: Mapping[int, int]) -> int:
-    """What became ready last; of several at once, the first."""
-    return max(ready, key=lambda i: (since[i], -i))
+def _start(flow: Flow) -> Start:
+    waits = {i: len(needed) for i, needed in enumerate(flow.waits)}
+    return Start((), {i: 0 for i, count in waits.items() if not count}, waits, flow.users)
 
 
-def _oldest(flow: Flow, ready: Sequence[int], left: Mapping[str, int], since: Mapping[int, int]) -> int:
-    return min(ready, key=lambda i: (since[i], i))
+def _whole(flow: Flow, start: Start) -> list[int]:
+    """The order, when it is one of all steps. Raises InternalError when they depend on each other in a cycle."""
+    missing = len(flow.waits) - len(start.order)
+    if missing:
+        raise InternalError("steps depend on each other in a cycle", what=f"{missing} of {len(flow.waits)}")
+    return list(start.order)
 
 
-def _least_live(flow: Flow, ready: Sequence[int], left: Mapping[str, int], since: Mapping[int, int]) -> int:
-    def grows(i: int) -> tuple[int, int, int]:
-        made = sum(flow.bytes[name] for name in flow.makes[i] if left[name])
-        freed = sum(flow.bytes[name] for name in flow.reads[i] if left[name] == 1)
-        return made - freed, -since[i], i
-
-    return min(ready, key=grows)
-
-
-def _order(flow: Flow, rule: Rule) -> list[int]:
-    """The steps as the rule takes them. Raises InternalError when they depend on each other in a cycle."""
-    waits = [set(needed) for needed in flow.waits]
-    left = dict(flow.users)
-    ready = [i for i, needed in enumerate(waits) if not needed]
-    since = dict.fromkeys(ready, 0)
-    order: list[int] = []
-    while ready:
-        chosen = rule(flow, ready, left, since)
-        ready.remove(chosen)
-        order.append(chosen)
-        for name in flow.reads[chosen]:
-            left[name] -= 1
-        for other in flow.after[chosen]:
-            waits[other].discard(chosen)
-            if not waits[other]:
-                since[other] = len(order)
-                ready.append(other)
-    if len(order) != len(waits):
-        raise InternalError("steps depend on each other in a cycle", what=f"{len(waits) - len(order)} of {len(waits)}")
-    return order
+def _depth_first(flow: Flow) -> list[int]:
+    """Next what became ready last; of several at once, the first."""
+    start = _start(flow)
+    while start.ready:
+        start = start.after(flow, max(start.ready, key=lambda i: (start.ready[i], -i)))
+    return _whole(flow, start)
 
 
-RULES: Mapping[str, Rule] = {"depth_first": _newest, "breadth_first": _oldest, "least_live": _least_live}
+def _breadth_first(flow: Flow) -> list[int]:
+    start = _start(flow)
+    while start.ready:
+        start = start.after(flow, min(start.ready, key=lambda i: (start.ready[i], i)))
+    return _whole(flow, start)
+
+
+def _least_live(flow: Flow) -> list[int]:
+    """Beginnings of one more step each round, of which the best stay; of those with the same steps, the best one."""
+    beam, width = [_start(flow)], max(1, min(MOST_STARTS, MOST_STEPS // max(1, len(flow.waits))))
+    for _ in flow.waits:
+        ranked = sorted((*start.cost(flow, step), number, step)
+                        for number, start in enumerate(beam) for step in start.ready)
+        seen: set[frozenset[int]] = set()
+        kept: list[Start] = []
+        for *_, number, step in ranked:
+            start = beam[number]
+            done = frozenset((*start.order, step))
+            if done not in seen and len(kept) < width:
+                seen.add(done)
+                kept.append(start.after(flow, step))
+        beam = kept or beam
+    return _whole(flow, beam[0])
+
+
+RULES: Mapping[str, Callable[[Flow], list[int]]] = {
+    "depth_first": _depth_first, "breadth_first": _breadth_first, "least_live": _least_live}
