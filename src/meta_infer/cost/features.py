@@ -48,10 +48,11 @@ def group_bytes(group: Group) -> Dim:
 # --- of lowered kernels ----------------------------------------------------------------------------------------
 
 WORK: Mapping[str, float] = {
-    "ports": 1.0, "arithmetic": 1.0, "function": 1.0, "shuffle": 1.0, "load": 1.0, "store": 2.0, "partial": 4.0,
-    "divide": 8.0, "scalar": 1.0, "index": 0.5, "loop": 2.0, "chain": 8.0,
+    "ports": 0.5, "arithmetic": 0.2, "function": 4.0, "shuffle": 0.2, "load": 0.7, "store": 2.0, "partial": 3.0,
+    "divide": 11.0, "scalar": 0.0, "index": 0.0, "loop": 0.3, "entry": 1.5, "prefetch": 0.5, "chain": 0.1,
 }
-"""Kinds of work, and a guess of what a unit takes, in register-wide multiply-adds of a core at its peak.
+"""Kinds of work, and what a unit adds on a core that nothing was measured on, in register-wide multiply-adds at its
+peak: about what all classes of kernels together took on the one core (AVX2, Zen 3) where it was fitted.
 
 ports       the longest queue of a core that starts as many loads as multiply-adds at a time and half as many stores
 arithmetic  register-wide operations other than those below
@@ -64,6 +65,8 @@ divide      register-wide divisions and square roots
 scalar      operations, loads and stores of single elements
 index       arithmetic on indices, most of which a compiler moves out of loops or into addresses
 loop        iterations and branches
+entry       loops begun: the end of one is often mispredicted
+prefetch    prefetches
 chain       operations that wait for the one before: accumulators too few to keep a core busy
 """
 
@@ -151,7 +154,8 @@ def work_of(counts: LoopCounts) -> dict[str, float]:
                 started / _QUEUES)
     return {"ports": ports, "arithmetic": arithmetic, "function": functions, "shuffle": shuffles, "load": loads,
             "store": vector["store"], "partial": partial, "divide": vector["divide"], "scalar": single,
-            "index": counts.index, "loop": loops, "chain": counts.chain}
+            "index": counts.index, "loop": loops, "entry": counts.entries, "prefetch": counts.prefetches,
+            "chain": counts.chain}
 
 
 def _counted(calls: Sequence[Call], profile: Profile, flops: float) -> tuple[list[LoopCounts], float]:

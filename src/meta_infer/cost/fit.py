@@ -95,7 +95,7 @@ def fit(samples: Iterable[CostSample], profile: Profile, today: date) -> Fit:
     theory = in_theory(profile, peak=float(np.median(peaks)) if peaks else None)
     for precision in sorted({s.precision for s in known}):
         own = [s for s in known if s.precision == precision]
-        pooled = fit_class(own, theory)
+        pooled = fit_class(own, theory, 0.0)
         classes = sorted({s.kernel for s in own})
         for name in (ANY, *classes):
             members = own if name == ANY else [s for s in own if s.kernel == name]
@@ -119,11 +119,14 @@ def judge(samples: Sequence[CostSample], found: Coefficients) -> Quality:
     return Quality(float(np.median(np.abs(predicted / measured - 1))), float(rank), len(held))
 
 
-def fit_class(samples: Sequence[CostSample], prior: Coefficients) -> Coefficients:
-    """Coefficients for the samples that are not held out (all, when there are no others), drawn weakly to `prior`."""
+def fit_class(samples: Sequence[CostSample], prior: Coefficients, least: float = _LEAST_OF_BYTES) -> Coefficients:
+    """Coefficients for the samples that are not held out (all, when there are no others), drawn weakly to `prior`.
+
+    A byte takes at least the share `least` of what it takes there.
+    """
     seen = [s for s in samples if not is_held_out(s.group)] or list(samples)
     table = _Table.of(seen, prior)
-    found = [(table.solve(overlap), overlap) for overlap in OVERLAPS]
+    found = [(table.solve(overlap, least), overlap) for overlap in OVERLAPS]
     values, overlap = min(found, key=lambda one: table.loss(one[0], one[1]))
     return table.coefficients(values, overlap)
 
@@ -166,7 +169,7 @@ class _Table:
         of_work, of_bytes = np.where(busy >= moving, 1.0, lesser), np.where(busy >= moving, lesser, 1.0)
         return np.concatenate([self.work * of_work[:, None], self.bytes * of_bytes[:, None], self.rest], 1)
 
-    def solve(self, overlap: float) -> np.ndarray:
+    def solve(self, overlap: float, least_of_bytes: float) -> np.ndarray:
         values, weights = self.prior, np.ones(len(self.work))
         everything = np.concatenate([self.work, self.bytes, self.rest], 1)
         # Launches and penalties take the same whatever is launched, which samples of long runs do not show.
@@ -176,7 +179,7 @@ class _Table:
         scale = np.sqrt(_PULL / self.groups * len(everything)) * usual
         least = np.zeros_like(self.prior)
         of_bytes = slice(len(self.names[0]), len(self.names[0]) + len(self.names[1]))
-        least[of_bytes] = _LEAST_OF_BYTES * self.prior[of_bytes]
+        least[of_bytes] = least_of_bytes * self.prior[of_bytes]
         for _ in range(_ROUNDS):
             left = np.concatenate([self.rows(values, overlap) * weights[:, None], np.diag(scale)])
             right = np.concatenate([weights, scale * self.prior]) - left @ least

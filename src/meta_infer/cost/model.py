@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from meta_infer.cost.features import Features, crossings
+from meta_infer.cost.features import WORK, Features, crossings
 from meta_infer.hardware.profile import PRECISIONS, Profile
 from meta_infer.hardware.schema import Cost
 from meta_infer.support.dtypes import FLOAT32
@@ -24,9 +24,10 @@ ANY = "any"
 _UNKNOWN_ERROR = 1.0
 _CLOCK, _BYTES_PER_CYCLE = 1e9, 8.0
 """Where a profile says nothing: such figures still rank kernels of one chip."""
-_LAUNCH, _CHUNK = 1e-7, 2e-8
-_CACHE_STEPS = (1 / 8, 1 / 4, 1 / 2)
+_LAUNCH, _CHUNK = 2e-8, 5e-9
+_CACHE_STEPS = (1 / 6, 1 / 5, 1 / 2)
 """Seconds of a byte from the second, third... level, as shares of one from main memory."""
+_OVERLAP = 0.75
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,9 @@ def in_theory(profile: Profile, peak: float | None = None, bandwidth: float | No
     byte = 1 / (bandwidth or profile.bandwidth or _BYTES_PER_CYCLE * clock)
     names = [name for name, _ in crossings(profile)]
     shares = [*_CACHE_STEPS[:len(names) - 1], 1.0]
-    return Coefficients({"ports": register}, {name: byte * share for name, share in zip(names, shares, strict=True)},
-                        _LAUNCH, {"chunks": _CHUNK}, 1.0)
+    alpha = {kind: share * register for kind, share in WORK.items() if share}
+    beta = {name: byte * share for name, share in zip(names, shares, strict=True)}
+    return Coefficients(alpha, beta, _LAUNCH, {"chunks": _CHUNK}, _OVERLAP)
 
 
 Correction = Callable[[str, str, Features, float], float]

@@ -141,7 +141,7 @@ class Power(Section):
 
 
 Work = Literal["ports", "arithmetic", "function", "shuffle", "load", "store", "partial", "divide", "scalar", "index",
-               "loop", "chain"]
+               "loop", "entry", "prefetch", "chain"]
 Penalty = Literal["chunks"]
 
 
