@@ -63,6 +63,7 @@ class Call:
     """Run a kernel over all its chunks. `args` are buffers for the kernel's params, `dims` its dim parameters.
 
     `pieces` has, for every argument, how it is cut where chunk i touches only the i-th of its equal pieces, else ''.
+    `output` is the first output of the group it belongs to, '' for what is no group's, such as conversions.
     """
 
     kernel: str
@@ -72,6 +73,7 @@ class Call:
     label: str = ""                        # ops of the group, for people
     pieces: tuple[str, ...] = ()
     joined: Joined = "alone"
+    output: str = ""
     queue: int = 0
     waits: tuple[int, ...] = ()
     signals: int | None = None

@@ -92,7 +92,7 @@ class Lowerer:
                 args[source] = self.builder.view(out, args[source], layout=layouts[out.name])
         for name in group.outputs:
             args[name] = self._output_buffer(group.values[name], plan.formats[name])
-        commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label)
+        commands += self.builder.calls(lowering, args, group.outputs[0], group.origins, group.label, group.outputs[0])
 
     def _output_buffer(self, value: Value, format: Format) -> str:
         key = (value.name, format.layout)

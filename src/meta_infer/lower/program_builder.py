@@ -98,8 +98,8 @@ class ProgramBuilder:
         return name
 
     def calls(self, lowering: Lowering, args: dict[str, str], stem: str, origins: Sequence[str],
-              label: str) -> list[Command]:
-        """Commands for a lowered group: `args` maps the names of its values to buffers."""
+              label: str, output: str = "") -> list[Command]:
+        """Commands for a lowered group: `args` maps the names of its values to buffers, `output` is its first one."""
         args = dict(args)
         for name, array in lowering.packed.items():
             args[name] = self.constant(f"{stem}/{name}", array)
@@ -113,6 +113,6 @@ class ProgramBuilder:
         commands: list[Command] = []
         for call in lowering.calls:
             commands.append(Call(self.kernel(call.func), tuple(args[a] for a in call.args), call.dims, tuple(origins),
-                                 label, tuple(call.pieces.get(a, "") for a in call.args)))
+                                 label, tuple(call.pieces.get(a, "") for a in call.args), output=output))
             commands += [SetDim(found.symbol, args[found.source], found.index) for found in call.finds]
         return commands

@@ -28,7 +28,7 @@ def _command(command: Command) -> dict[str, Any]:
     match command:
         case Call():
             row |= {"kernel": command.kernel, "label": command.label, "origins": list(command.origins),
-                    "args": list(command.args), "dims": [str(d) for d in command.dims]}
+                    "output": command.output, "args": list(command.args), "dims": [str(d) for d in command.dims]}
         case Copy():
             row |= {"args": [command.src, command.dst], "count": str(command.count)}
         case Fill():

@@ -18,8 +18,10 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
 from meta_infer.ir.program import PREPARED
 from meta_infer.package.writer import CompiledTarget
+from meta_infer.report.group_work import work_of
 from meta_infer.report.limits import broken_limits
 from meta_infer.report.pooled import pooled_rows
+from meta_infer.search.ways import way_of
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 
@@ -60,16 +62,21 @@ def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], 
                        "without a search")
 
 
-def group_rows(plan: Plan) -> list[dict[str, Any]]:
-    """One row per group: ONNX nodes, ops, kernel, variant, and floating-point operations."""
+def group_rows(plan: Plan, repeats: bool = False) -> list[dict[str, Any]]:
+    """One row per group: ONNX nodes, ops, kernel, variant, floating-point operations, and what `profile` needs:
+    the value by which commands name it, layouts, what it computes, and whether it `repeats` within a loop."""
     def row(planned: PlannedGroup) -> dict[str, Any]:
-        group, variant = planned.group, planned.variant
+        group, variant, way = planned.group, planned.variant, way_of(planned.group, planned.variant)
+        work = work_of(group)
         return {"nodes": list(group.origins), "ops": group.label, "kernel": variant.kernel, "variant": variant.name,
-                "knobs": dict(variant.knobs), "flops": str(group_flops(group))}
+                "knobs": dict(variant.knobs), "flops": str(group_flops(group)), "output": group.outputs[0],
+                "in": list(way.inputs), "out": list(way.outputs), **({"work": work} if work else {}),
+                **({"repeats": True} if repeats else {})}
 
     rows = [row(p) for p in plan.groups]
-    for region in plan.regions.values():
-        rows += group_rows(region)
+    holders = {name: planned.group.anchor.op for planned in plan.groups for name in planned.group.anchor.outputs}
+    for (name, _), region in plan.regions.items():
+        rows += group_rows(region, repeats or holders.get(name) != "If")
     return rows
 
 
