@@ -6,7 +6,8 @@
     %y: float32[1, 9, 9, 9] = Conv(%r, %v)                     %y: float32[1, 9, 9, 9] = Conv(%s, %v and 2 zero columns)
 
 The padding channels hold what the elementwise nodes make of 0, which must be finite: the next convolution multiplies
-it by 0. Depthwise convolutions and pools between the two pad their channels as well. That convolution, when unaligned
+it by 0. (Where the input is infinite they hold NaN, and so do all sums over them; results are the same where values are
+finite.) Depthwise convolutions and pools between the two pad their channels as well. That convolution, when unaligned
 too, is padded along with it, and so on. Where no convolution takes the channels, a Slice behind the elementwise nodes
 drops them. Where the profile states an alignment, unaligned inputs are padded by a Pad as well.
 
