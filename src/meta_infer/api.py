@@ -39,11 +39,14 @@ from meta_infer.report.build_report import (
     target_of,
 )
 from meta_infer.report.search_report import search_rows
-from meta_infer.search.default_plan import default_plan
+from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
+from meta_infer.search.locked import locked_plan
+from meta_infer.search.pins import Pinned, parse_pins
+from meta_infer.search.read_lock import read_choices
 from meta_infer.search.search_plan import SearchRequest, search_plan
 from meta_infer.support.collector import rare_collections
-from meta_infer.support.errors import ToolchainError, VerificationError
+from meta_infer.support.errors import ToolchainError, UnsupportedError, VerificationError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
@@ -161,16 +164,30 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
 
 
 def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) -> Plan:
-    """Groups and their variants for one instruction set: by rule, or searched for where code for it runs here."""
+    """Groups and their variants for one instruction set: those of a lock, by rule, or searched for where code for it
+    runs here."""
     disabled = frozenset(config.disable)
-    variants = without_excluded(backend_for(host).variants, config.exclude, trace.warn)
+    pins = Pinned(parse_pins(config.pin))
+    pins.check(graph)
+    variants = pins.among(without_excluded(backend_for(host).variants, config.exclude, trace.warn))
+    if config.replay is not None:
+        choices, what = read_choices(config.replay, str(host.isa))
+        return locked_plan(graph, choices, what, host, variants, disabled)
+    try:
+        return _planned(config, graph, host, variants, pins, trace)
+    except UnsupportedError as error:
+        raise pins.broken() or error from error
+
+
+def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variants, pins: Pinned, trace: Trace) -> Plan:
+    disabled = frozenset(config.disable)
     plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), variants,
                         lambda g, groups: propose_alternatives(g, groups, disabled, graph))
     if config.search_mode == "none" or not host.runs_on(load_profile("native")):
         return plan
     request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads,
                             config.memory_limit_mib, config.seed)
-    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace)
+    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, pins.keeps)
     trace.searches.append(search_rows(found.story) | target_of(config, host))
     return found.plan
 

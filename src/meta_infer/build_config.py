@@ -32,6 +32,8 @@ class BuildConfig(BaseModel):
     precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
     search_mode: Literal["none", "fast", "balanced", "thorough"] = "none"
     search_seconds: float | None = Field(default=None, gt=0)  # for measuring; default: what the mode has
+    pin: tuple[str, ...] = ()                                 # 'conv1.algo=winograd': see search/pins.py
+    replay: Path | None = None                                # a lock, or a package that holds one: its choices
     tune_at: tuple[str, ...] = ()                             # 'N=1,L=128': sizes at which a search times a model
     target_latency_ms: float | None = Field(default=None, gt=0)
     memory_limit_mib: float | None = Field(default=None, gt=0)

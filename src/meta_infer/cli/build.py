@@ -55,6 +55,12 @@ def build(
         help="Most memory for tensors and weights, in MiB.", show_default=False)] = None,
     threads: Annotated[int | None, typer.Option(
         help="Threads the package uses when it is loaded without a number.", show_default="all cores")] = None,
+    pin: Annotated[list[str] | None, typer.Option(
+        help="Fix a choice: conv1.algo=winograd, conv1.layout=plain, conv1.rows=4. Repeatable; patterns as in a shell.",
+        metavar="NODE.WHAT=VALUE", show_default=False)] = None,
+    replay: Annotated[Path | None, typer.Option(
+        help="Take the choices of a build.lock.json, or of the package that holds it.", metavar="FILE",
+        show_default=False)] = None,
     custom: Annotated[list[Path] | None, typer.Option(
         help="A Python file with ops of your own, see docs/custom-ops.md. Repeatable.", metavar="FILE",
         show_default=False)] = None,
@@ -94,7 +100,8 @@ def build(
 
     given = {"model": model, "hardware": hardware, "output": output, "isa": tuple(isa or ()),
              "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
-             "search_seconds": search_seconds, "tune_at": tuple(tune_at or ()),
+             "search_seconds": search_seconds, "tune_at": tuple(tune_at or ()), "pin": tuple(pin or ()),
+             "replay": replay,
              "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit, "threads": threads,
              "custom": tuple(custom or ()), "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
              "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,

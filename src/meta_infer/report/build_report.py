@@ -21,6 +21,7 @@ from meta_infer.package.writer import CompiledTarget
 from meta_infer.report.group_work import work_of
 from meta_infer.report.limits import broken_limits
 from meta_infer.report.pooled import pooled_rows
+from meta_infer.search.locked import locked_choices
 from meta_infer.search.ways import way_of
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
@@ -150,10 +151,5 @@ def build_lock(targets: Sequence[BuiltTarget]) -> dict[str, Any]:
         "python": platform.python_version(),
         "compiler": targets[0].code.artifact.compiler,
         "tools": dict(_tool_versions()),
-        "choices": {t.code.artifact.isa: _choices(t.plan) for t in targets},
+        "choices": {t.code.artifact.isa: locked_choices(t.plan) for t in targets},
     }
-
-
-def _choices(plan: Plan) -> list[dict[str, Any]]:
-    return [{"output": p.group.outputs[0], "kernel": p.variant.kernel, "variant": p.variant.name,
-             "knobs": dict(p.variant.knobs)} for p in plan.groups]

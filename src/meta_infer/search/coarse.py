@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import Variant
+from meta_infer.ir.group import Group, Variant
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.search.default_plan import RISK_LIMIT
 from meta_infer.search.guesses import Guesses
 from meta_infer.search.sites import Site
 from meta_infer.search.ways import moves, way_of
+
+Keeps = Callable[[Group, Variant], bool]
+"""Whether a variant with other knobs is what the user has pinned."""
+
+
+def anything(group: Group, variant: Variant) -> bool:
+    return True
 
 
 @dataclass
@@ -24,11 +31,13 @@ class Coarse:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-def coarse(sites: Iterable[Site], profile: Profile, guesses: Guesses, *, keep: int, slack: float) -> Coarse:
+def coarse(sites: Iterable[Site], profile: Profile, guesses: Guesses, *, keep: int, slack: float,
+           keeps: Keeps = anything) -> Coarse:
     """Fills every site with ways: its variants, and the best few of those with other values of one knob or two.
 
     `keep` ways remain at most, of these only such that are guessed to take at most `slack` times the least; of every
-    kernel the first stays whatever its guess says, because a guess of one kernel says little of another.
+    kernel the first stays whatever its guess says, because a guess of one kernel says little of another. `keeps` says
+    of one with other knobs whether it may be.
     """
     told = Coarse()
     for site in sites:
@@ -39,7 +48,7 @@ def coarse(sites: Iterable[Site], profile: Profile, guesses: Guesses, *, keep: i
         least = ranked[0][0] if ranked else 0.0
         for seconds, _, variant in ranked:
             if seconds <= slack * least:
-                near = _neighbours(site, variant, profile, guesses, told)
+                near = _neighbours(site, variant, profile, guesses, told, keeps)
                 for guess, moved in sorted(near, key=lambda item: item[0])[:keep]:
                     if guess <= seconds:
                         site.add(moved, guess)
@@ -48,14 +57,14 @@ def coarse(sites: Iterable[Site], profile: Profile, guesses: Guesses, *, keep: i
     return told
 
 
-def _neighbours(site: Site, variant: Variant, profile: Profile, guesses: Guesses,
-                told: Coarse) -> list[tuple[float, Variant]]:
+def _neighbours(site: Site, variant: Variant, profile: Profile, guesses: Guesses, told: Coarse,
+                keeps: Keeps) -> list[tuple[float, Variant]]:
     found = []
     for moved in moves(site.group, variant, profile):
         told.looked_at += 1
         if isinstance(moved, Refusal):
             told.refused[moved.reason] += 1
-        elif moved.risk <= RISK_LIMIT:
+        elif moved.risk <= RISK_LIMIT and keeps(site.group, moved):
             found.append((guesses.seconds(site.group, moved), moved))
     return found
 

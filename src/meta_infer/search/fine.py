@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Layout, Variant
 from meta_infer.kernels.guess import value_bytes
+from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.guesses import Guesses
 from meta_infer.search.sites import Known, Site, Translated
 from meta_infer.search.solve import Limits, Priced, Solved, solve
@@ -37,6 +38,7 @@ class Market:
     translated: Translated
     guesses: Guesses
     limits: Limits = field(default_factory=Limits)
+    keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
     wanted: set[Converted] = field(default_factory=set)
 
@@ -105,16 +107,18 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
-    """Untimed ways worth timing: the chosen one, and of all that were guessed to come near the `rivals` best."""
+    """Untimed ways worth timing: the chosen one, what did best
+    elsewhere, and where nothing did, of all that were guessed to come near the `rivals` best."""
     ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
                     key=lambda item: item[:2])
     least = ranked[0][0]
     near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
                                      if seconds <= slack * least or way == chosen]
     timed = sum(known.measured is not None for _, known in near)
-    untimed = [known.variant for way, known in near if known.measured is None and way != chosen]
-    first = [] if site.ways[chosen].measured is not None else [site.ways[chosen].variant]
-    return [*first, *untimed[:max(0, rivals - timed - len(first))]]
+    first = [way for way in dict.fromkeys([*site.first, chosen]) if site.ways[way].measured is None]
+    untimed = [known.variant for way, known in near if known.measured is None and way not in first]
+    more = 0 if site.first else rivals - timed - len(first)
+    return [*(site.ways[way].variant for way in first), *untimed[:max(0, more)]]
 
 
 def _batches(wanted: Sequence[tuple[Site, list[Variant]]]) -> list[list[tuple[Site, list[Variant]]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Variant
@@ -44,7 +43,7 @@ def _climb(site: Site, start: Way, market: Market, timer: Timer, profile: Profil
     while tries > 0:
         if time.monotonic() > until:
             raise TimeOver("the time for measuring is over")
-        batch = _untimed(site, site.ways[now].variant, profile, market.guesses.seconds)[:min(_AT_ONCE, tries)]
+        batch = _untimed(site, site.ways[now].variant, profile, market)[:min(_AT_ONCE, tries)]
         if not batch:
             return
         tries -= len(batch)
@@ -56,14 +55,13 @@ def _climb(site: Site, start: Way, market: Market, timer: Timer, profile: Profil
             now, seconds = found, quicker
 
 
-def _untimed(site: Site, variant: Variant, profile: Profile,
-             guess: Callable[..., float]) -> list[Variant]:
+def _untimed(site: Site, variant: Variant, profile: Profile, market: Market) -> list[Variant]:
     """Neighbours by one knob that were not timed yet, the best guess first."""
     found = []
     for moved in moves(site.group, variant, profile):
-        if isinstance(moved, Refusal) or moved.risk > RISK_LIMIT:
+        if isinstance(moved, Refusal) or moved.risk > RISK_LIMIT or not market.keeps(site.group, moved):
             continue
         known = site.ways.get(way_of(site.group, moved))
         if known is None or known.measured is None:
-            found.append((guess(site.group, moved), moved))
+            found.append((market.guesses.seconds(site.group, moved), moved))
     return [moved for _, moved in sorted(found, key=lambda item: item[0])]

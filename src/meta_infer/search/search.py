@@ -12,7 +12,8 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.budget import Budget
-from meta_infer.search.coarse import coarse
+from meta_infer.search.coarse import Keeps, anything, coarse
+from meta_infer.search.experience import decide, decisions_of, take_over
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
 from meta_infer.search.guesses import Guesses, Model
@@ -45,6 +46,7 @@ class Story:
     looked_at     of these, how many the coarse stage guessed the time of; `kept` those that it left
     refused       how many could not be, by reason
     timed         measured by this build, `recalled` known from the library
+    taken_over    distinct groups whose first candidates did best on another chip or instruction set
     error         median error of guesses, corrected by what was timed
     gap           share by which a plan of these prices could at most be better than the one found
     ended         why measuring ended early; empty when everything was timed
@@ -58,6 +60,7 @@ class Story:
     refused: Counter[str] = field(default_factory=Counter)
     timed: int = 0
     recalled: int = 0
+    taken_over: int = 0
     error: float = 0.0
     gap: float = 0.0
     sum_of_parts: float = 0.0
@@ -74,23 +77,26 @@ class Searched:
 
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
-           inputs: Inputs, limits: Limits = NO_LIMITS,
+           inputs: Inputs, limits: Limits = NO_LIMITS, keeps: Keeps = anything,
            on_stage: Callable[[str], None] = lambda name: None) -> Searched:
     """The plan of `space` that takes the least time on this machine within `limits`, as far as `budget` reaches.
 
     `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run,
-    for each of the timer's points. Raises UnsupportedError when nothing fits the limits, ToolchainError.
+    for each of the timer's points, `keeps` says whether a variant with other knobs may be. Raises UnsupportedError when
+    nothing fits the limits, ToolchainError.
     """
     until = time.monotonic() + budget.seconds
     sites = sites_of(space)
     guesses = Guesses(model, timer.points)
-    market = Market(space, sites, Translated(sites, profile), guesses, limits)
+    market = Market(space, sites, Translated(sites, profile), guesses, limits, keeps)
     story = Story(space.combinations, len(space.all_offers), len(sites))
 
     on_stage("coarse")
-    told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=budget.slack)
+    told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=budget.slack, keeps=keeps)
     story.looked_at, story.kept, story.refused = told.looked_at, told.kept, told.refused
     _add_default(default, market)
+    if timer.library is not None:
+        story.taken_over = take_over(sites.values(), timer.library, profile, timer.cpu, guesses, keeps)
     try:
         on_stage("fine")
         solved = fine(market, timer, rivals=budget.rivals, slack=budget.slack, until=until)
@@ -112,7 +118,10 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     except TimeOver as over:
         story.ended = story.ended or str(over)
     story.contenders = tuple(sorted(contenders, key=lambda one: (one.measured, one.estimate)))
-    return Searched(story.contenders[0].plan, story)
+    plan = story.contenders[0].plan
+    if not timer.is_replay:
+        decide(timer.library, decisions_of(plan, sites, profile, timer.cpu, timer.threads))
+    return Searched(plan, story)
 
 
 def _add_default(default: Plan, market: Market) -> None:

@@ -13,6 +13,7 @@ from meta_infer.ir.graph import Graph
 from meta_infer.ir.group import Plan
 from meta_infer.library.store import Library
 from meta_infer.search.budget import BUDGETS
+from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.guesses import roofline_model
 from meta_infer.search.search import Searched, search
@@ -38,7 +39,7 @@ class SearchRequest:
 
 
 def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend, variants: Variants,
-                disabled: frozenset[str], request: SearchRequest, trace: Trace) -> Searched:
+                disabled: frozenset[str], request: SearchRequest, trace: Trace, keeps: Keeps = anything) -> Searched:
     """The best plan that a search in `request.mode` finds; `default` is the one without a search.
 
     Times go into the experience library, and come from there alone with META_INFER_MEASURE=replay.
@@ -61,7 +62,7 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
         timer.on_time = _progress(timer, budget.seconds, trace)
         space = make_space(graph, profile, variants, disabled)
         inputs = [random_inputs(graph, point, request.seed) for point in points]
-        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, Limits(limit),
+        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, Limits(limit), keeps,
                       lambda stage: trace.on_step(f"search, {stage}"))
 
 

@@ -30,7 +30,10 @@ class Known:
 
 @dataclass
 class Site:
-    """A distinct group with every way that was looked at; `variant`s are those of `group`, the first of its kind."""
+    """A distinct group with every way that was looked at; `variants` are those of `group`, the first of its kind.
+
+    `first` are ways that did best elsewhere: they are timed before others, and of these fewer.
+    """
 
     text: str
     structure: str
@@ -38,6 +41,7 @@ class Site:
     variants: tuple[Variant, ...]
     count: int = 0
     ways: dict[Way, Known] = field(default_factory=dict)
+    first: list[Way] = field(default_factory=list)
 
     def add(self, variant: Variant, guess: float) -> bool:
         """Whether it was new."""

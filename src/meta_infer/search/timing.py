@@ -94,7 +94,7 @@ class Timer:
     timed: int = 0
     recalled: int = 0
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
-    _cpu: str = field(default_factory=measured_cpu)
+    cpu: str = field(default_factory=measured_cpu)
     _compiler: str = field(default_factory=lambda: find_compiler().version)
 
     def time(self, wanted: Sequence[tuple[Site, Sequence[Variant]]], rounds: int | None = None) -> None:
@@ -188,8 +188,9 @@ class Timer:
         for key, lowered, one in zip(job.keys, job.points, points, strict=True):
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
-            described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims)
-            samples.append(sample_of(described, None, scaled, key, self.threads, self._cpu))
+            described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims,
+                                sizes=dict(lowered.sizes))
+            samples.append(sample_of(described, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples
 
@@ -241,7 +242,7 @@ class Timer:
         source = source_of(points[0], isa)
         for one in points:
             launches = launches_of(one, [f"kernel_{i}" for i in range(len(one.calls))])
-            keys.append(key_of_parts(source, launches, one.buffers, isa, self._compiler, self.threads, self._cpu))
+            keys.append(key_of_parts(source, launches, one.buffers, isa, self._compiler, self.threads, self.cpu))
         return _Job(name, points, tuple(keys), described)
 
 
