@@ -19,6 +19,7 @@ from meta_infer.cli.entry import INTERRUPTED
 from meta_infer.cli.hardware import hardware
 from meta_infer.cli.inspect import inspect
 from meta_infer.cli.library import library
+from meta_infer.cli.profile import profile
 from meta_infer.cli.run import run
 from meta_infer.cli.screen import WIDTH, note
 from meta_infer.cli.version import version_command
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command("build")(build)
 app.command("run")(run)
 app.command("bench")(bench)
+app.command("profile")(profile)
 app.command("compare")(compare)
 app.command("inspect")(inspect)
 app.command("check")(check)

@@ -73,7 +73,7 @@ def traffic(group: Group, sizes: Mapping[str, int]) -> Traffic:
     weights = activations = 0.0
     for name in group.inputs:
         count = float(_bytes(group.values[name], sizes))
-        if name == group.anchor.inputs[0]:
+        if group.anchor.inputs[:1] == (name,):
             count = min(count, written) if group.anchor.op in _SELECTING else count * _share_read(group)
         if name in group.constants:
             weights += count

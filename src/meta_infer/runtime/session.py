@@ -145,6 +145,13 @@ class Session:
         if self._run_again(feeds, ctypes.addressof(options)) is None:
             self._run(self._arrays(feeds), None, options)
 
+    def sizes(self, feeds: Mapping[str, Any]) -> dict[str, int]:
+        """The value of every named dimension after one run: of the inputs, and those that only running can tell."""
+        names = self.package.debug_info(self.target).symbols
+        values = (ctypes.c_int64 * max(self.info.symbols, 1))()
+        self._run(self._arrays(feeds), None, native.Options(symbols=values))
+        return dict(zip(names, values, strict=False))
+
     def layers(self, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Every ONNX tensor that some buffer holds during a run, by ONNX name, in plain order.
 
