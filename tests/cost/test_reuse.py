@@ -88,3 +88,19 @@ def test_scratch_has_a_size() -> None:
         b.store(y, 0, b.load(kept, 0))
     func, _ = b.finish()
     assert local_bytes(func, [10]) == {"kept": 80, "few": 32}
+
+
+@pytest.mark.parametrize("pitch, rows, times", [(1024, 8, 1), (1024, 12, 16), (1040, 12, 1)])
+def test_rows_a_page_apart_displace_each_other(pitch: int, rows: int, times: int) -> None:
+    """Sixteen steps along `rows` rows read one line of each; where more rows than ways share a set, again and again."""
+    b = Builder("rows")
+    x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(1), b.loop(0, 16) as k:
+        total = b.load(x, k)
+        for row in range(1, rows):
+            total = total + b.load(x, row * pitch + k)
+        b.store(y, k, total)
+    func, _ = b.finish()
+    found = traffic(touched(func, []), 32768, {}, ways=8)["x"]
+    assert found == pytest.approx(times * rows * 64, rel=0.1)
+    assert traffic(touched(func, []), 32768, {})["x"] == pytest.approx(rows * 64, rel=0.1)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meta_infer.cost.loop_counts import LoopCounts, count_loops
-from meta_infer.cost.reuse import footprint, local_bytes, touched, traffic
+from meta_infer.cost.reuse import WAY, footprint, local_bytes, touched, traffic
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Node
 from meta_infer.ir.group import Group
@@ -188,9 +188,9 @@ def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], pro
     constant = {param.name for param, arg in zip(call.func.params, call.args, strict=True) if arg in weights}
     everything = footprint(nest, held)
     found: dict[str, float] = {}
-    for name, capacity in crossings(profile):
-        room = _HELD * capacity
-        crossing = traffic(nest, room, held) if room else everything
+    for i, (name, capacity) in enumerate(crossings(profile)):
+        room, ways = _HELD * capacity, 0 if i else int(capacity) // WAY      # sets of farther caches are not known
+        crossing = traffic(nest, room, held, ways) if room else everything
         warm = sum(count for buffer, count in everything.items() if buffer not in constant) <= room
         found[name] = sum(count for buffer, count in crossing.items() if buffer in constant or not warm)
     return found

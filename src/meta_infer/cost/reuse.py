@@ -10,8 +10,10 @@ touches over some loops follows from its stride along each, taken at one iterati
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 
 import numpy as np
 
@@ -34,6 +36,8 @@ from meta_infer.ir.loop import (
 from meta_infer.ir.walk_loop import operands, roots, walk_stmts
 
 LINE = 64
+WAY = 4096
+"""Bytes of a way of a nearest cache: those of a page, so that a virtual address tells the set."""
 _DEPTH = 16
 _FAR = 1 << 40
 """Stride of an access whose place depends on data: no two iterations share a line."""
@@ -53,14 +57,31 @@ class Walk:
 
     def footprint(self, depth: int) -> float:
         """Distinct bytes over all iterations of the loops from `depth` inwards."""
+        pieces = sum(line - 1 not in self.lines for line in self.lines)         # runs of neighbouring lines
         size = float(len(self.lines) * LINE)
         extent = float((max(self.lines) - min(self.lines) + 1) * LINE)
         for stride, count in sorted(zip(self.strides[depth:], self.trips[depth:], strict=True)):
-            if stride and count > 1:
-                reached = extent + (count - 1) * stride // LINE * LINE
-                size = min(size * count, reached) if stride < extent else size * count
-                extent = reached
+            if not stride or count <= 1:
+                continue
+            further = (count - 1) * stride // LINE * LINE
+            if stride * pieces <= size:                                         # each run grows
+                size = min(size + pieces * further, extent + further)
+            else:
+                size *= count
+                pieces *= count
+            extent += further
+            if size >= extent:                                                  # runs have met
+                size, pieces = extent, 1
         return size
+
+    def crowd(self, depth: int) -> int:
+        """Most lines of the footprint from `depth` inwards that share a set of a cache whose ways are `WAY` bytes."""
+        sets = Counter(line % (WAY // LINE) for line in self.lines)
+        most = max(sets.values())
+        for stride, count in zip(self.strides[depth:], self.trips[depth:], strict=True):
+            if LINE <= stride < _FAR:
+                most *= -(-count // (WAY // gcd(stride, WAY)))
+        return most
 
 
 @dataclass
@@ -94,19 +115,22 @@ def local_bytes(func: LoopFunc, dims: Sequence[int]) -> dict[str, float]:
             for buffer in func.locals if buffer.size is not None}
 
 
-def traffic(nest: Nest, capacity: float, sizes: Mapping[str, float]) -> dict[str, float]:
+def traffic(nest: Nest, capacity: float, sizes: Mapping[str, float], ways: int = 0) -> dict[str, float]:
     """Buffer -> bytes brought into a cache of `capacity` bytes that holds nothing at first.
 
-    `sizes` are those of buffers, where they are known: no more is touched of one.
+    `sizes` are those of buffers, where they are known: no more is touched of one. With `ways`, lines of a walk that
+    share a set are held up to that many: rows a multiple of a page apart displace each other in an empty cache.
     """
-    body = _footprints(nest.all_walks(), nest.depth + 1, sizes)
     if not nest.trips:
         return {}
-    if sum(body.values()) <= capacity or not nest.inner and nest.trips == 1:
+    walks = nest.all_walks()
+    body = _footprints(walks, nest.depth + 1, sizes)
+    crowded = ways > 0 and any(walk.crowd(nest.depth + 1) > ways for walk in walks)
+    if sum(body.values()) <= capacity and not crowded or not nest.inner and nest.trips == 1:
         return _footprints(nest.all_walks(), nest.depth, sizes)
     once = _footprints(nest.walks, nest.depth + 1, sizes)
     for inner in nest.inner:
-        for buffer, count in traffic(inner, capacity, sizes).items():
+        for buffer, count in traffic(inner, capacity, sizes, ways).items():
             once[buffer] = once.get(buffer, 0.0) + count
     return {buffer: count * nest.trips for buffer, count in once.items()}
 
