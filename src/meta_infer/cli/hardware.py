@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meta_infer.cli.screen import note, show, show_json, warn
-from meta_infer.support.errors import UsageError
+from meta_infer.cli.calibrate import calibrate_machine
+from meta_infer.cli.screen import show, show_json, warn
 
 if TYPE_CHECKING:
     from meta_infer.hardware.profile import Profile
 
 hardware = typer.Typer(no_args_is_help=True, rich_markup_mode=None,
-                       help="List, show and probe hardware profiles.\n\nExample: meta-infer hardware list")
+                       help="List, show, probe and calibrate hardware profiles.\n\nExample: meta-infer hardware list")
+hardware.command("calibrate")(calibrate_machine)
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -81,21 +82,15 @@ def probe_machine(
 
     Example: meta-infer hardware probe --output my_machine.yaml
     """
+    from meta_infer.cli.profile_file import check_output, write_profile
     from meta_infer.hardware.load import NATIVE, parse_profile
     from meta_infer.hardware.probe import probe
-    from meta_infer.support.output_file import check_replaceable, is_profile, replacing
 
     if output is not None:
-        check_replaceable(output, is_profile, "a profile")
+        check_output(output)
     text, unread = probe()
     if output is not None:
-        try:
-            with replacing(output) as file:
-                file.write(text.encode())
-        except OSError as error:
-            raise UsageError(f"cannot be written: {error.strerror}", what=f"--output {output}",
-                             hint="name a file in an existing folder you may write to") from error
-        note(f"written: {output}")
+        write_profile(output, text)
     if as_json:
         show_json(profile_facts(parse_profile(text, NATIVE, warnings=unread)))
     elif output is None:

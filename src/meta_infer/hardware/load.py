@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +21,7 @@ from meta_infer.hardware.problems import HINT, profile_error
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.schema import Accelerator, Chip
 from meta_infer.support.errors import ProfileError
+from meta_infer.support.switches import read_switches
 
 NATIVE = "native"
 _MOST_VALUES = 10_000
@@ -38,7 +40,7 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     """
     name = os.fspath(name_or_path)
     if name == NATIVE:
-        return _this_machine(frozenset(os.sched_getaffinity(0)))
+        return _this_machine(frozenset(os.sched_getaffinity(0)), calibrated_file())
     if name in catalog_names():
         resource = files("meta_infer.hardware") / "catalog" / f"{name}.yaml"
         return parse_profile(resource.read_text(encoding="utf-8"), name)
@@ -48,11 +50,28 @@ def load_profile(name_or_path: str | os.PathLike[str]) -> Profile:
     raise _not_found(name)
 
 
+def calibrated_file() -> Path:
+    """Where `meta-infer hardware calibrate` leaves the profile of this machine."""
+    return read_switches().cache / "native.yaml"
+
+
 @cache
-def _this_machine(cpus: frozenset[int]) -> Profile:
-    """The machine as `cpus` of it show; it is read once a process, a build asks for it several times."""
+def _this_machine(cpus: frozenset[int], calibrated: Path) -> Profile:
+    """The machine as `cpus` of it show; it is read once a process, a build asks for it several times.
+
+    What a calibration fitted on such a CPU is taken from the file `calibrated`; all else is as it is found now.
+    """
     text, unread = probe(cpus=cpus)
-    return parse_profile(text, NATIVE, warnings=unread)
+    profile = parse_profile(text, NATIVE, warnings=unread)
+    if not calibrated.is_file():
+        return profile
+    try:
+        known = parse_profile(_read(calibrated), str(calibrated))
+    except ProfileError as error:
+        return replace(profile, warnings=(*unread, f"not calibrated: {error}"))
+    if (known.chip.description, known.isa) != (profile.chip.description, profile.isa):
+        return replace(profile, warnings=(*unread, f"not calibrated: {calibrated} is of another CPU"))
+    return replace(profile, chip=profile.chip.model_copy(update={"cost": known.chip.cost}))
 
 
 def parse_profile(text: str, where: str, warnings: tuple[str, ...] | None = None) -> Profile:
