@@ -20,6 +20,8 @@ from meta_infer.cost.model import CostModel
 
 FEWEST = 300
 """Samples below which nothing is learned."""
+_GAIN = 0.95
+"""Share of the linear form's error that a residual may have: what is gained by less may be chance."""
 _BOUND = math.log(3.0)
 """Most that a correction may be, either way: what lies beyond is outside what was learned from."""
 
@@ -68,7 +70,7 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
     regressor.fit(rows[~held], np.clip(np.log(measured / guessed), -_BOUND, _BOUND)[~held])
     corrected = guessed * np.exp(np.clip(regressor.predict(rows), -_BOUND, _BOUND))
     error, linear_error = (float(np.median(np.abs(p / measured - 1)[held])) for p in (corrected, guessed))
-    return Residual(regressor, kernels, memories, error, linear_error) if error < linear_error else None
+    return Residual(regressor, kernels, memories, error, linear_error) if error < _GAIN * linear_error else None
 
 
 def _row(kernel: int, memories: Sequence[str], features: Features, seconds: float) -> list[float]:
