@@ -1,0 +1,178 @@
+"""How good the search is: its plans against the plan by rule and against fixed policies, and what it took to find them.
+
+    python benchmarks/search.py resnet18 mobilenetv2 --mode fast
+    python benchmarks/search.py --mode balanced --markdown       # all real models: the table of docs/benchmarks.md
+    python benchmarks/search.py digits --library FILE --json
+
+Each model is searched twice: with a library of its own that is empty, or the one of --library, and again with what the
+first search has left in it (`warm`). Then the plans run in turns as whole packages: the searched one, the one by rule,
+and one per fixed policy: a single layout and a single algorithm wherever these can be, and plain kernels elsewhere.
+Ratios are medians over the rounds of time by time, above 1 where the search is quicker.
+
+    combinations   kernels with all values of their knobs over the distinct groups
+    timed          of these, kernels that the first search timed
+    error          median error of guesses, corrected as the search does it
+    sum/whole      sum of the kernels' times over that of the whole network
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.latency import REAL, environment
+from benchmarks.networks import Network, default_plan_of, networks
+from tests.real_models import ModelMissing
+
+from meta_infer.backends.registry import backend_for
+from meta_infer.hardware.load import load_profile
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Group, Plan, Variant
+from meta_infer.kernels.computed_by import kernels_take
+from meta_infer.passes.covers import propose_covers
+from meta_infer.passes.legalize import legalize
+from meta_infer.passes.pipeline import canonicalize
+from meta_infer.search.budget import BUDGETS
+from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
+from meta_infer.search.search import Searched
+from meta_infer.search.search_plan import SearchRequest, search_plan
+from meta_infer.search.whole import build_plan, time_plans
+from meta_infer.support.errors import MetaInferError
+from meta_infer.support.switches import read_switches
+from meta_infer.support.trace import Trace
+from meta_infer.verify.samples import random_inputs
+
+POLICIES: Mapping[str, tuple[bool, str]] = {
+    "blocked direct": (True, "conv_direct"), "blocked winograd": (True, "conv_winograd"),
+    "blocked padded": (True, "conv_padded"), "plain im2col": (False, "conv_im2col"),
+    "plain indirect": (False, "conv_indirect"), "plain lanes": (False, "conv_lanes"),
+}
+"""Name -> (whether layouts are blocked, the kernel of convolutions wherever it can be)."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model. `rule` and `fixed` are times of the plan by rule and the best fixed policy over the searched one."""
+
+    model: str
+    mode: str
+    threads: int
+    combinations: int
+    kept: int
+    timed: int
+    cold_seconds: float
+    warm_seconds: float
+    error: float
+    gap: float
+    sum_over_whole: float
+    milliseconds: float
+    rule: float
+    fixed: float
+    policy: str
+    ended: str
+
+
+def policy_variants(variants: Variants, is_blocked: bool, kernel: str) -> Variants:
+    """Variants of a policy: its layout where a group has one in it, its kernel where that computes the group."""
+    def kept(group: Group, profile: Profile) -> Iterator[Variant]:
+        offered = [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
+        for rule in (lambda v: v.kernel == kernel, lambda v: _is_blocked(v) == is_blocked, lambda v: True):
+            found = [v for v in offered if rule(v)]
+            if found:
+                yield from found
+                return
+
+    return kept
+
+
+def _is_blocked(variant: Variant) -> bool:
+    return any(layout.block for layout in (*variant.inputs.values(), *variant.outputs.values()))
+
+
+def measure(network: Network, mode: str, threads: int, profile: Profile, rounds: int, seconds: float,
+            tell: Callable[[str], None]) -> Row:
+    graph = legalize(canonicalize(network.imported, frozenset()), profile, takes=kernels_take((profile,)))
+    backend = backend_for(profile)
+    rule = default_plan_of(network, profile)
+    tune_at = (",".join(f"{name}={size}" for name, size in network.dims.items()),) if network.dims else ()
+
+    def searched() -> tuple[Searched, float]:
+        begun = time.perf_counter()
+        found = search_plan(graph, rule, profile, backend, backend.variants, frozenset(),
+                            SearchRequest(mode, None, tune_at, threads), Trace(on_step=tell))
+        return found, time.perf_counter() - begun
+
+    cold, cold_seconds = searched()
+    _, warm_seconds = searched()
+    plans: dict[str, Plan] = {"searched": cold.plan, "rule": rule}
+    for name, (is_blocked, kernel) in POLICIES.items():
+        try:
+            plans[name] = default_plan(graph, profile, propose_covers,
+                                       policy_variants(backend.variants, is_blocked, kernel))
+        except MetaInferError as error:
+            tell(f"no plan of policy {name}: {error}")
+    tell("whole plans")
+    built = [build_plan(plan, backend, profile, threads) for plan in plans.values()]
+    turns = dict(zip(plans, time_plans(built, [random_inputs(graph, network.dims, 0)], threads=threads, rounds=rounds,
+                                       seconds=seconds), strict=True))
+    ratios = {name: statistics.median(other / own for other, own in zip(found, turns["searched"], strict=True))
+              for name, found in turns.items() if found}
+    policy = min((name for name in POLICIES if name in ratios), key=lambda name: ratios[name])
+    whole, story = statistics.median(turns["searched"]), cold.story
+    return Row(network.label, mode, threads, story.combinations, story.kept, story.timed, cold_seconds, warm_seconds,
+               story.error, story.gap, story.sum_of_parts / whole, 1e3 * whole, ratios["rule"], ratios[policy], policy,
+               story.ended)
+
+
+def table(rows: Sequence[Row]) -> str:
+    names = ("model", "combinations", "kept", "timed", "cold s", "warm s", "error", "sum/whole", "ms", "over rule",
+             "over fixed", "best fixed policy")
+    lines = [names, ("---", *("---:",) * 10, "---")]
+    lines += [(r.model, f"{r.combinations:,}", str(r.kept), str(r.timed), f"{r.cold_seconds:.0f}",
+               f"{r.warm_seconds:.0f}", f"{r.error:.0%}", f"{r.sum_over_whole:.2f}", f"{r.milliseconds:.3g}",
+               f"{r.rule:.2f}", f"{r.fixed:.2f}", r.policy) for r in rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=[], help="names or files; default: all real models")
+    parser.add_argument("--mode", choices=BUDGETS, default="fast")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=8.0, help="for the whole plans of one model")
+    parser.add_argument("--library", type=Path, help="search with this library; default: an empty one for each model")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    profile, rows = load_profile("native"), list[Row]()
+    for name in options.models or REAL:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["META_INFER_LIBRARY"] = str(options.library or Path(folder) / "library.sqlite")
+            try:
+                for network in networks(name, read_switches().cache / "models"):
+                    rows.append(measure(network, options.mode, options.threads, profile, options.rounds,
+                                        options.seconds, lambda text, name=name: print(f"{name}: {text}",
+                                                                                       file=sys.stderr, flush=True)))
+                    print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
+            except ModelMissing as missing:
+                print(f"NOT MEASURED: {missing}", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
+    else:
+        print(table(rows) if options.markdown else "\n".join(map(str, rows)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
