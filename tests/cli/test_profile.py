@@ -118,3 +118,25 @@ def test_bad_input(cli: Cli, built: tuple[Path, Path], tmp_path: Path) -> None:
             ((built[1], "--target", "riscv64"), 2, "riscv64")):
         ended = cli("profile", *arguments, "--duration", "0")
         assert ended.code == code and words in ended.err and ended.out == "", (arguments, ended.err)
+
+
+def test_learning(cli: Cli, built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("META_INFER_LIBRARY", str(tmp_path / "lib" / "library.sqlite"))
+    for _ in range(2):
+        learned = cli("profile", built[1], *QUICK, "--learn", "--json").json["learned"]
+        assert learned["samples"] == learned["with_features"] == 2 and learned["kernels"] == []
+    text = cli("profile", built[1], *QUICK, "--learn").out
+    assert "learned: 2 samples, 2 of them with features" in text and "no fitted cost model" in text
+    listed = cli("library", "list", "--samples", "--json").json
+    assert listed["samples"] == 2 and {one["place"] for one in listed["listed"]} == {"network"}
+    assert {one["kernel"] for one in listed["listed"]} == {"gemm", "softmax"}
+    assert "learned" not in cli("profile", built[1], *QUICK, "--json").json
+
+
+def test_learning_into_what_is_no_library(cli: Cli, built: tuple[Path, Path], tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib").write_text("hello " * 100)
+    monkeypatch.setenv("META_INFER_LIBRARY", str(tmp_path / "lib"))
+    ended = cli("profile", built[1], *QUICK, "--learn")
+    assert ended.code == 11 and "timing" not in ended.err and ended.out == ""
+    assert cli("profile", built[1], *QUICK, "--learn", "--hardware", "no_such_chip").code == 5

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from meta_infer.library.decisions import DECISION_FIELDS, Decision
+from meta_infer.library.explain import contests_of
 from meta_infer.library.near import best_first
 from meta_infer.library.samples import SAMPLE_FIELDS, Sample, is_better
 from meta_infer.library.schema import VERSION
@@ -133,6 +134,17 @@ def test_near_compares_times_of_the_same_sizes() -> None:
     assert [s.kernel for s in best_first(rows)] == ["a", "b", "c"]
 
 
+def test_times_within_networks_stand_apart(path: Path) -> None:
+    """They compare with no time of a choice alone, and recommend nothing."""
+    rows = [sample("1", cpu="there", kernel="a", seconds=2.0), sample("2", cpu="there", kernel="b", place="network")]
+    with Library.open(path) as library:
+        library.add(rows)
+        assert [s.key for s in library.near("s1", cpu="here")] == ["1"]
+        contests = contests_of(library.samples())
+        assert [(c.sizes, [s.key for s in c.samples]) for c in contests] == [("", ["1"]), ("in network", ["2"])]
+    assert sample(sizes={"batch": 8}, place="network").context[-1] == "batch 8, in network"
+
+
 def test_near_takes_each_choice_once() -> None:
     rows = [sample("1", cpu="a", seconds=1.0), sample("2", cpu="b", seconds=1.0),
             sample("3", cpu="b", seconds=2.0, layouts={})]
@@ -196,7 +208,7 @@ def test_a_file_of_version_1_is_migrated(path: Path) -> None:
     old.executescript((HERE / "version_1.sql").read_text())
     old.close()
     with Library.open(path) as library:
-        assert library.known(["aa01"])["aa01"].sizes == {}
+        assert library.known(["aa01"])["aa01"].sizes == {} and library.known(["aa01"])["aa01"].place == ""
         assert library.known(["aa01"])["aa01"].turns == ((0.002, 9.8e10), (0.0021, 9.7e10))
         assert [s.ok for s in library.samples()] == [True, False] and library.decisions() == []
         library.decide([decision()])

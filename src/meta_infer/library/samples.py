@@ -24,6 +24,7 @@ from meta_infer.library.fields import (
 )
 
 OK = "ok"
+IN_NETWORK = "network"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Sample:
     group, structure  the work as a text without names, and the hash of that text without sizes (ir/group_text.py)
     layouts           formats that are not plain: 'in0', 'out0' -> 'b8@1'
     sizes             of the group's dimensions that are not fixed: 'batch' -> 8
+    place             where it was timed: '' by itself, 'network' within runs of a package, whose other kernels leave
+                      caches as they are then; such a time compares with no other choice's
     dims              what its launches were called with
     features          what the cost model says of it, by name
     seconds, spread   of one run; infinite when it failed
@@ -59,6 +62,7 @@ class Sample:
     cpu: str = ""
     threads: int = 1
     sizes: Mapping[str, int] = field(default_factory=dict)
+    place: str = ""
     dims: tuple[int, ...] = ()
     features: Mapping[str, float] = field(default_factory=dict)
     seconds: float = math.inf
@@ -83,16 +87,17 @@ class Sample:
 
     @property
     def context(self) -> tuple[str, str, str, int, str]:
-        """Times of one context compare: group, CPU, instruction set, threads, sizes."""
-        sizes = ", ".join(f"{name} {size}" for name, size in sorted(self.sizes.items()))
-        return self.group, self.cpu, self.isa, self.threads, sizes
+        """Times of one context compare: group, CPU, instruction set, threads, sizes with the place."""
+        sizes = [f"{name} {size}" for name, size in sorted(self.sizes.items())]
+        within = [f"in {self.place}"] if self.place else []
+        return self.group, self.cpu, self.isa, self.threads, ", ".join([*sizes, *within])
 
 
 SAMPLE_FIELDS: Mapping[str, Kind] = {
     "key": NAME, "kernel": NAME, "variant": NAME, "op": TEXT, "group": TEXT, "structure": TEXT, "knobs": KNOBS,
     "layouts": LAYOUTS, "precision": TEXT, "isa": TEXT, "cpu": TEXT, "threads": FROM_ONE, "sizes": SIZES,
-    "dims": DIMS, "features": FEATURES, "seconds": SECONDS, "spread": AMOUNT, "share_of_peak": AMOUNT, "peak": AMOUNT,
-    "rounds": COUNT, "status": NAME, "turns": TURNS, "protocol": COUNT, "compiler": TEXT, "made": TIME,
+    "place": TEXT, "dims": DIMS, "features": FEATURES, "seconds": SECONDS, "spread": AMOUNT, "share_of_peak": AMOUNT,
+    "peak": AMOUNT, "rounds": COUNT, "status": NAME, "turns": TURNS, "protocol": COUNT, "compiler": TEXT, "made": TIME,
 }
 """In the order of exported texts."""
 

@@ -41,6 +41,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
      "CREATE INDEX samples_by_structure ON samples (structure)",
      'CREATE INDEX samples_by_group ON samples ("group")'),
     ("ALTER TABLE samples ADD COLUMN sizes TEXT NOT NULL DEFAULT '{}'",),
+    ("ALTER TABLE samples ADD COLUMN place TEXT NOT NULL DEFAULT ''",),
 )
 VERSION = len(MIGRATIONS)
 

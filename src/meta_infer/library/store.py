@@ -132,10 +132,11 @@ class Library:
              precision: str = "") -> list[Sample]:
         """What did best for the structure elsewhere: on another `cpu` or `isa`, or in another group than `group`.
 
-        First candidates, always to be measured again; the order is that of near.best_first.
+        First candidates, always to be measured again; the order is that of near.best_first. Times within networks are
+        left out: they are of one choice for each group, without a rival.
         """
         where, values = _equal({"structure": structure, "precision": precision})
-        where.append("""NOT (cpu = ? AND isa = ? AND ? IN ("group", ''))""")
+        where.append("""place = '' AND NOT (cpu = ? AND isa = ? AND ? IN ("group", ''))""")
         return best_first(self._rows(SAMPLES, where, [*values, cpu, isa, group]), group, isa)
 
     def decisions(self, *, structure: str = "", capabilities: str = "", group: str = "", threads: int = 0,
