@@ -177,7 +177,7 @@ def unaligned_convs(m: Maker) -> Graph:
                  lambda y=y, c=channels: m.conv(y, c, (3, 3), pads=(1, 1, 1, 1), group=c),
                  lambda y=y: m.add("MaxPool", y, ceil_mode=0, dilations=(1, 1), kernel_shape=(2, 2), pads=(1, 1, 0, 0),
                                    strides=(1, 1)),
-                 lambda y=y: m.add("Log", y) if m.maybe(0.3) else m.add("Cos", y),
+                 lambda y=y: m.add("Log", m.add("Abs", y)) if m.maybe(0.3) else m.add("Cos", y),
                  lambda y=y: m.add("GlobalAveragePool", y))[m.pick(0, 0, 1, 1, 2, 3, 4, 5)]()
         seen.append(y)
     if m.maybe(0.3):
