@@ -52,9 +52,52 @@ def test_transpose(seed: int) -> None:
 def test_transposed_squares_at_all_corners(dtype: type) -> None:
     """Sizes below, at and beyond squares and tiles."""
     rng = np.random.default_rng(1)
-    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((130, 3, 8), (2, 1, 0))):
+    for shape, perm in (((2, 1, 19, 37), (1, 0, 3, 2)), ((130, 3, 8), (2, 1, 0))):
         case = make_group("Transpose", {"x": array(rng, shape, dtype)}, {"perm": perm})
         assert check_case(case, TRANSPOSE, rtol=0, atol=0, all_corners=True) == 7
+
+
+def to_the_end(rank: int) -> tuple[int, ...]:
+    return (0, *range(2, rank), 1)
+
+
+def to_the_front(rank: int) -> tuple[int, ...]:
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v2", "x86-64-v3"])
+def test_blocked_channels_to_the_end_and_back(isa: str) -> None:
+    """Channels that fill their blocks and that do not, every rank, other axes in any order."""
+    rng, profile = np.random.default_rng(2), make_profile(isa)
+    for shape, perm, names in (
+            ((1, 40, 5, 7), to_the_end(4), {"from_blocked"}), ((2, 5, 7, 19), to_the_front(4), {"to_blocked"}),
+            ((2, 19, 37), (0, 2, 1), {"from_blocked", "to_blocked"}),
+            ((2, 11, 3, 4, 5), to_the_end(5), {"from_blocked"}),
+            ((2, 3, 4, 2, 77), to_the_front(5), {"to_blocked"}), ((3, 17, 1, 9), (2, 0, 3, 1), {"from_blocked"}),
+            ((2, 3, 4, 5, 41), (3, 4, 0, 2, 1), {"from_blocked", "to_blocked"}),
+            ((1, 3, 1, 1), to_the_end(4), {"from_blocked"}),
+            ((0, 8, 3), (1, 2, 0), {"to_blocked"})):
+        case = make_group("Transpose", {"x": array(rng, shape)}, {"perm": perm})
+        found = {v.name for v in TRANSPOSE.variants(case.group, profile)}
+        assert found == {"plain", *names}
+        assert check_case(case, TRANSPOSE, 0, 0, profile, all_corners=True) >= len(found)
+    for dtype, where in ((np.int32, profile), (np.float32, make_profile("riscv64"))):
+        group = make_group("Transpose", {"x": array(rng, (1, 8, 3, 3), dtype)}, {"perm": to_the_end(4)}).group
+        assert [v.name for v in TRANSPOSE.variants(group, where)] == ["plain"]
+
+
+def test_blocked_channels_to_the_end_and_back_of_dynamic_sizes() -> None:
+    rng = np.random.default_rng(3)
+    for a, b in ((1, 1), (0, 5), (5, 40), (40, 7)):
+        for channels in (16, 21):
+            x, y = array(rng, (a, channels, b, 33)), array(rng, (2, a, b, channels))
+            check(make_group("Transpose", {"x": x}, {"perm": to_the_end(4)},
+                             shapes={"x": (A.dim, channels, B.dim, 33)}), TRANSPOSE)
+            check(make_group("Transpose", {"x": y}, {"perm": to_the_front(4)},
+                             shapes={"x": (2, A.dim, B.dim, channels)}), TRANSPOSE)
+    dynamic = make_group("Transpose", {"x": array(rng, (1, 5, 3, 3))}, {"perm": to_the_end(4)},
+                         shapes={"x": (1, B.dim, 3, 3)}).group
+    assert [v.name for v in TRANSPOSE.variants(dynamic, PROFILE)] == ["plain"], "dynamic channels are never blocked"
 
 
 def test_squares_that_no_register_holds_are_refused() -> None:

@@ -26,7 +26,7 @@ def _pools(rng: np.random.Generator) -> Iterator[Case]:
 
 
 def _moves(rng: np.random.Generator) -> Iterator[Case]:
-    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((33, 3, 8), (2, 1, 0))):
+    for shape, perm in (((2, 19, 37), (0, 2, 1)), ((33, 3, 8), (2, 1, 0)), ((2, 12, 3, 5), (0, 2, 3, 1))):
         yield make_group("Transpose", {"x": random(rng, *shape)}, {"perm": perm})
     yield resize(rng, (1, 9, 5, 7), (1, 1, 2, 3), attrs_of("nearest"))
     yield resize(rng, (1, 9, 5, 7), (1, 1, 1.7, 0.6), attrs_of("linear"))

@@ -70,3 +70,19 @@ def test_what_risks_accuracy_is_not_taken(op: str) -> None:
 
 def test_light_groups_take_what_converts_least() -> None:
     assert chosen("MaxPool", variant("blocked", x=B8), variant("plain")) == "plain"
+
+
+@pytest.mark.parametrize("reader, layout", [("Conv", B8), ("MaxPool", PLAIN)])
+def test_of_equal_conversions_what_readers_take(reader: str, layout: Layout) -> None:
+    """x -> Relu -> y -> reader -> z; the reader's own variants say what y should be."""
+    graph = graph_of(reader)
+    values = graph.values | {"z": Value("z", FLOAT32, (1, 8, 10, 10))}
+    last = replace(graph.nodes[0], inputs=("y", *graph.nodes[0].inputs[1:]), outputs=("z",))
+    graph = replace(graph, nodes=(Node("Relu", ("x",), ("y",)), last), values=values, outputs=("z",))
+
+    def variants(group: Group, profile: Profile) -> tuple[Variant, ...]:
+        if group.anchor.op == "Relu":
+            return tuple(Variant("made_up", str(out), {"x": PLAIN}, {"y": out}) for out in (PLAIN, B8))
+        return (Variant("made_up", "reader", {"y": layout}, {"z": PLAIN}),)
+
+    assert default_plan(graph, make_profile(), propose_covers, variants).formats["y"].layout == layout

@@ -3,8 +3,9 @@
 Heavy groups (convolution, matrix products, recurrences) take the variant whose kernel's guess of its cost, with the
 layout conversions it needs, is least; where the first one has no guess, the first: kernels list their best first, and
 the cost of a conversion is small beside the work. All other groups take the variant that needs the fewest bytes of
-layout conversion, so a chain that is blocked stays blocked until something needs it plain. Ties go to the earlier
-variant. A variant that adds more error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
+layout conversion, so a chain that is blocked stays blocked until something needs it plain; of those that need as many,
+the one whose results their readers have to convert least. Ties go to the earlier variant. A variant that adds more
+error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
 """
 
 from __future__ import annotations
@@ -61,13 +62,46 @@ def no_variant(group: Group) -> UnsupportedError:
                             hint="a float32 model with constant weights, or report this case")
 
 
-def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]]) -> Variant:
+Wanted = Callable[[str, Layout], int]
+"""(value, layout) -> bytes of it that its readers would have to convert."""
+
+
+def _wanted(graph: Graph, groups: Sequence[Group], offered: Callable[[Group], Sequence[Variant]]) -> Wanted:
+    """Light readers take what any of their variants does, heavy ones what the variant of the least cost does."""
+    readers: dict[str, list[Group]] = {}
+    for group in groups:
+        for name in dict.fromkeys(group.inputs):
+            readers.setdefault(name, []).append(group)
+
+    def taken(group: Group, name: str) -> set[Layout]:
+        op = op_named(group.anchor.op)
+        if op.is_control_flow or (op.is_view and not group.epilogue):
+            return {PLAIN}
+        variants = offered(group)
+        if group.anchor.op in HEAVY:
+            variants = [min(variants, key=lambda v: v.cost)] if all(v.cost for v in variants) else variants[:1]
+        return {v.inputs.get(name, PLAIN) for v in variants}
+
+    def wanted(name: str, layout: Layout) -> int:
+        value = graph.values[name]
+        count = sum(layout not in taken(group, name) for group in readers.get(name, ()))
+        count += name in graph.outputs and layout != PLAIN
+        return count * usual_upper(product(value.shape)) * value.dtype.bytes
+
+    return wanted
+
+
+def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[Layout]], wanted: Wanted) -> Variant:
     if group.anchor.op in HEAVY:
         if not candidates[0].cost:
             return candidates[0]
         guessed = [c for c in candidates if c.cost]
         return min(guessed, key=lambda c: c.cost + CONVERSION_COST * conversion_bytes(group, c, have))
-    return min(candidates, key=lambda v: conversion_bytes(group, v, have))
+    least = min(conversion_bytes(group, v, have) for v in candidates)
+    best = [v for v in candidates if conversion_bytes(group, v, have) == least]
+    if all(v.outputs == best[0].outputs for v in best):
+        return best[0]
+    return min(best, key=lambda v: sum(wanted(name, layout) for name, layout in v.outputs.items()))
 
 
 def _asked_once(variants: Variants) -> Variants:
@@ -108,7 +142,13 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
     regions: dict[tuple[str, int], Plan] = {}
     groups = cover(graph)
     variants = _asked_once(variants)
-    for group in take_alternatives(groups, worthwhile(groups, alternatives(graph, groups), profile, variants)):
+    groups = take_alternatives(groups, worthwhile(groups, alternatives(graph, groups), profile, variants))
+
+    def offered(group: Group) -> list[Variant]:
+        return [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
+
+    wanted = _wanted(graph, groups, offered)
+    for group in groups:
         op = op_named(group.anchor.op)
         if op.is_control_flow:
             chosen = region_variant(group)
@@ -116,10 +156,10 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
         elif op.is_view and not group.epilogue:
             chosen = view_variant(group)
         else:
-            candidates = [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
+            candidates = offered(group)
             if not candidates:
                 raise no_variant(group)
-            chosen = _choose(group, candidates, have)
+            chosen = _choose(group, candidates, have, wanted)
         for name, layout in chosen.inputs.items():
             have[name].add(layout)
         for name in group.outputs:

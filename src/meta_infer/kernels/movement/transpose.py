@@ -4,7 +4,7 @@
 
 A chunk is a tile: small enough that lines of x of which one square took a part are still in L1 for the next. Knobs of
 tiles: `square`, S, where 1 is an element at a time; `wide`, elements along x's last axis; `long`, along y's. Of rows:
-`grain`, elements of a chunk.
+`grain`, elements of a chunk. Between blocked channels and channels that come last: see channels_last.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ from meta_infer.ir.shapes import product
 from meta_infer.kernels.grain import Cut, grain_knob, rows_cut, tune_grain
 from meta_infer.kernels.kernel import Kernel, KernelCall, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.lane_transpose import transpose_lanes
+from meta_infer.kernels.movement.channels_last import (
+    FROM_BLOCKED,
+    TO_BLOCKED,
+    channels_last_knobs,
+    channels_last_variants,
+    lower_channels_last,
+    tune_channels_last,
+)
 from meta_infer.kernels.point import bind
 from meta_infer.kernels.rows import GRAIN, copy_lanes, copy_run, each_row, strides_of, unravel
 
@@ -66,9 +74,16 @@ def _variants(group: Group, profile: Profile) -> Iterable[Variant]:
     found = Variant("transpose", "plain", {group.inputs[0]: PLAIN}, {group.outputs[0]: PLAIN})
     tile = {"square": _largest_square(group, profile), "wide": 32, "long": 128}
     yield replace(found, knobs={"grain": GRAIN} if _keeps_rows(group) else tile)
+    yield from channels_last_variants(group, profile)
+
+
+def _is_blocked(variant: Variant) -> bool:
+    return variant.name in (FROM_BLOCKED, TO_BLOCKED)
 
 
 def _knobs(group: Group, variant: Variant, profile: Profile) -> tuple[Knob, ...]:
+    if _is_blocked(variant):
+        return channels_last_knobs()
     if _keeps_rows(group):
         return grain_knob(group, variant, profile)
     return tuple(Knob(name, values) for name, values in _KNOBS.items())
@@ -83,6 +98,8 @@ _tune_rows = tune_grain(_cut)
 
 
 def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
+    if _is_blocked(variant):
+        return tune_channels_last(group, variant, values, profile)
     if _keeps_rows(group):
         return _tune_rows(group, variant, values, profile)
     full = {**variant.knobs, **values}
@@ -93,6 +110,8 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
+    if _is_blocked(variant):
+        return lower_channels_last(group, variant, profile)
     shape, perm = _moved(group)
     b = Builder("transpose")
     buffers = bind(b, group)
