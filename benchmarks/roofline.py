@@ -7,13 +7,12 @@
 
 A network's floor is the sum over its groups of the least time over algorithms (direct, Winograd, GEMM) of operations
 over peak and bytes over bandwidth (cost/floor.py); layout conversions and all else between groups have none. Each
-round takes the machine's peak and the rate of every level of memory by probes, then runs the network as a whole, and
-with a clock around every command: of each command the quickest run counts, because one that was interrupted says
-nothing. What lies between commands is the least that a run took beyond them: Python, the call, the interpreter, and
-the clock (some 0.05 us for each). The network's time in a round is that of its quickest whole run, or all commands'
-together with what lies between them where that is less, as it is on a busy machine. Figures are medians over the
-rounds, ratios are of one round each. `gap` is the group's share of all the time above the floor. `plain` is the floor
-without Winograd.
+round takes the machine's peak and the rate of every level of memory by probes, then times the network as a whole and
+each of its commands (search/in_place.py). Figures are medians over the rounds, ratios are of one round each. `gap` is
+the group's share of all the time above the floor. `plain` is the floor without Winograd.
+
+`meta-infer profile` prints the same of a package that was built before; here equal groups stand together, and the plan
+is the one that a build without options makes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -36,7 +34,7 @@ from tests.real_models import ModelMissing
 
 from meta_infer import api
 from meta_infer.backends.registry import backend_for
-from meta_infer.cost.floor import MachineRates, bounds, traffic
+from meta_infer.cost.floor import bounds, traffic
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import names_of
@@ -44,8 +42,8 @@ from meta_infer.ir.group import Group, Layout, Plan, Variant
 from meta_infer.ir.program import Call, walk_commands
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower.lower_graph import lower_graph
-from meta_infer.runtime.session import Session, load
-from meta_infer.search.interleave import timed_runs
+from meta_infer.runtime.session import load
+from meta_infer.search.in_place import Round, time_in_place
 from meta_infer.search.live_probes import LiveProbes
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
@@ -127,73 +125,39 @@ def parts_of(plan: Plan, network: Network, profile: Profile) -> list[Part]:
     return parts
 
 
-@dataclass
-class Rounds:
-    """What the rounds told: one entry each."""
-
-    rates: list[MachineRates] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    commands: list[np.ndarray] = field(default_factory=list)
-
-
-def measure(session: Session, inputs: Mapping[str, np.ndarray], probes: LiveProbes, rounds: int,
-            seconds: float) -> Rounds:
-    """Rounds of probes, whole runs, and runs with a clock around every command: the latter two get equal time."""
-    found, end = Rounds(), time.monotonic() + seconds
-    for done in range(rounds):
-        if done >= 3 and time.monotonic() > end:
-            break
-        found.rates.append(probes.take())
-        share = max(0.0, seconds / rounds / 2.2)
-        whole = min(timed_runs(lambda: session.run(None, inputs), 1, None, share))
-        profiles: list[np.ndarray] = []
-        clocks = np.zeros(session.info.commands, np.int64)
-        outside, until = float("inf"), time.monotonic() + share
-        while len(profiles) < 2 or time.monotonic() < until:
-            clocks[:] = 0
-            start = time.perf_counter()
-            session.profile_into(inputs, clocks)
-            end_of_run = time.perf_counter()
-            profiles.append(clocks / 1e9)
-            outside = min(outside, end_of_run - start - profiles[-1].sum())
-        commands = np.min(profiles, axis=0)
-        found.seconds.append(min(whole, commands.sum() + outside))
-        found.commands.append(commands)
-    return found
-
-
-def evaluate(network: Network, parts: Sequence[Part], found: Rounds, threads: int) -> NetworkRow:
+def evaluate(network: Network, parts: Sequence[Part], found: Sequence[Round], threads: int) -> NetworkRow:
     """Times beside floors. Weights lie where all of the network's fit: it runs again and again."""
     weights = sum(traffic(part.group, network.dims).weights * part.count for part in parts if part.group is not None)
+    machine = [one.rates for one in found if one.rates is not None]
     least, plain, best = [], [], []                         # [part][round]
     for part in parts:
         ways = [bounds(part.group, network.dims, rates, weights) if part.group is not None else ()
-                for rates in found.rates]
+                for rates in machine]
         fastest = [min(way, key=lambda one: one.seconds) if way else None for way in ways]
         best.append(fastest)
         least.append([one.seconds * part.count if one else 0.0 for one in fastest])
         plain.append([way[0].seconds * part.count if way else 0.0 for way in ways])
-    took = np.array([[sum(times[i] for i in part.commands) for times in found.commands] for part in parts])
-    floors, plains, whole = np.array(least), np.array(plain), np.array(found.seconds)
+    took = np.array([[sum(one.commands[i] for i in part.commands) for one in found] for part in parts])
+    floors, plains, whole = np.array(least), np.array(plain), np.array([one.seconds for one in found])
     outside = whole - took.sum(0)
     gaps = np.append(took - floors, [outside], 0)
     shares = np.median(gaps / np.maximum(whole - floors.sum(0), 1e-12), 1)
     rows = []
     for i, part in enumerate(parts):
-        middle = best[i][len(found.rates) // 2]
+        middle = best[i][len(machine) // 2]
         floor_seconds = float(np.median(floors[i]))
         ratio = float(np.median(took[i] / floors[i])) if floor_seconds else 0.0
         rows.append(PartRow(part.label, part.kernel, part.count, float(np.median(took[i])), floor_seconds, ratio,
                             float(shares[i]), middle.algorithm if middle else "", middle.bound if middle else ""))
     rows.append(PartRow("between commands", "", 1, float(np.median(outside)), 0.0, 0.0, float(shares[-1]), "", ""))
     ratios = whole / floors.sum(0)
-    levels = {level.name: float(np.median([rates.levels[i].rate for rates in found.rates]))
-              for i, level in enumerate(found.rates[0].levels)}
+    levels = {level.name: float(np.median([rates.levels[i].rate for rates in machine]))
+              for i, level in enumerate(machine[0].levels)}
     return NetworkRow(
         network.label, threads, float(np.median(whole)), float(np.median(floors.sum(0))),
         float(np.median(plains.sum(0))), float(np.median(ratios)), float(np.median(whole / plains.sum(0))),
         (float(np.percentile(ratios, 25)), float(np.percentile(ratios, 75))),
-        float(np.median([rates.peak for rates in found.rates])), levels, len(whole),
+        float(np.median([rates.peak for rates in machine])), levels, len(whole),
         tuple(sorted(rows, key=lambda row: row.gap, reverse=True)))
 
 
@@ -208,9 +172,9 @@ def run(network: Network, threads: Sequence[int], options: argparse.Namespace, f
     inputs = random_inputs(network.imported, network.dims, seed=0)
     for count in threads:
         with load(package, threads=count) as session:
-            found = measure(session, inputs, probes[count], options.rounds, options.seconds)
+            found = list(time_in_place(session, inputs, probes[count], options.rounds, options.seconds))
             known = sum(len(part.commands) for part in parts)
-            assert len(found.commands[0]) == known, f"the package has other commands than its plan: {known}"
+            assert len(found[0].commands) == known, f"the package has other commands than its plan: {known}"
         yield evaluate(network, parts, found, count)
 
 

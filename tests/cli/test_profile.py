@@ -123,9 +123,9 @@ def test_bad_input(cli: Cli, built: tuple[Path, Path], tmp_path: Path) -> None:
 def test_learning(cli: Cli, built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_INFER_LIBRARY", str(tmp_path / "lib" / "library.sqlite"))
     for _ in range(2):
-        learned = cli("profile", built[1], *QUICK, "--learn", "--json").json["learned"]
+        learned = cli("profile", built[1], *QUICK, "--learn", "--hardware", "edge_npu_v2", "--json").json["learned"]
         assert learned["samples"] == learned["with_features"] == 2 and learned["kernels"] == []
-    text = cli("profile", built[1], *QUICK, "--learn").out
+    text = cli("profile", built[1], *QUICK, "--learn", "--hardware", "edge_npu_v2").out
     assert "learned: 2 samples, 2 of them with features" in text and "no fitted cost model" in text
     listed = cli("library", "list", "--samples", "--json").json
     assert listed["samples"] == 2 and {one["place"] for one in listed["listed"]} == {"network"}

@@ -110,7 +110,7 @@ def test_tables_fit(probed: bool) -> None:
         console.print(part, markup=False)
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
-    assert "3 more with --most 0" in text and "1 more group is a view" in text and "outside of them 20.0 us" in text
+    assert "3 more with --most 0" in text and "1 more group takes no time" in text and "outside of them 20.0 us" in text
     assert ("bound by" in text) == ("FLOP/s" in text) == probed
     assert "Conv+Relu" in text and "/Conv" not in text.replace("Conv+", "")
 

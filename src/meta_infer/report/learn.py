@@ -130,7 +130,7 @@ def learned_parts(samples: Sequence[Sample], errors: Sequence[ClassError], where
     if errors:
         return [*lines, Text(f"the cost model of profile {profile.name} beside them:"), errors_table(errors)]
     if not profile.chip.cost:
-        why = f"profile {profile.name} has no fitted cost model"
+        why = f"profile {profile.name} has no fitted cost model (`meta-infer hardware calibrate` fits one)"
     elif any(sample.threads > 1 for sample in samples):
         why = "the cost model is of one thread: --threads 1"
     else:

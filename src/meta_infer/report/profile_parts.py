@@ -43,7 +43,7 @@ class Part:
 @dataclass(frozen=True)
 class Parts:
     """All commands of a target, in the order in which each part begins; `free` groups have no command: they are views
-    of what others wrote."""
+    of what others write, or their parts are written in place."""
 
     parts: tuple[Part, ...]
     holders: tuple[int, ...]
@@ -95,7 +95,8 @@ def described_parts(commands: list[Mapping[str, Any]], rows: list[Mapping[str, A
                   Part(str(key).lower(), (), "", tuple(places)) for key, places in found.items())
     # Calls that are made once, when a package is loaded, come first, though their groups may not.
     order = sorted(parts, key=lambda part: part.commands[-1])
-    return Parts(tuple(order), tuple(holders), len([row for row in rows if row.get("kernel") == "view"]))
+    free = [row for row in rows if row.get("output", (row["ops"], tuple(row["nodes"]))) not in found]
+    return Parts(tuple(order), tuple(holders), len(free))
 
 
 def _kernel_of(label: str, command: Mapping[str, Any]) -> str:

@@ -76,7 +76,7 @@ def _totals(found: PackageTime, free: int) -> list[RenderableType]:
     lines = [f"run {seconds_text(found.seconds)}: kernels {seconds_text(found.kernels)} in {len(found.parts)} parts, "
              f"outside of them {seconds_text(found.outside)}; medians of {found.rounds} rounds"]
     if free:
-        lines.append(f"{free} more group{'s are views' if free > 1 else ' is a view'}: no time")
+        lines.append(f"{free} more group{'s take' if free > 1 else ' takes'} no time: views of what others write")
     if found.floor is not None:
         of = f" ({found.covered:.0%} of the kernels' time has one)" if found.covered < 0.995 else ""
         lines.append(f"floor {seconds_text(found.floor)}{of}, run over floor {found.seconds / found.floor:.2f}")
