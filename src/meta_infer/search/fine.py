@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from meta_infer.cost.model import CostModel
 from meta_infer.ir.graph import Value
-from meta_infer.ir.group import Layout, Variant
+from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.kernels.guess import value_bytes
+from meta_infer.lower.views import slice_view_offset
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.guesses import Guesses
 from meta_infer.search.sites import Known, Site, Translated
@@ -20,6 +23,8 @@ from meta_infer.search.ways import Way, way_of
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
+_COUNTED = 3
+"""Times the number of ways that will be timed that the cost model is asked of."""
 _SECONDS_PER_BYTE = 1.5e-10
 """A conversion's guess, reading and writing within the caches."""
 
@@ -27,6 +32,11 @@ _SECONDS_PER_BYTE = 1.5e-10
 def conversion_exists(source: Layout, target: Layout) -> bool:
     """Whether one launch converts between them; see kernels/movement/reorder.py."""
     return not (source.block and target.block and source.axis != target.axis)
+
+
+def is_view(group: Group, variant: Variant) -> bool:
+    """Whether lowering makes a view of it: a slice that is contiguous in its source."""
+    return slice_view_offset(group, variant) is not None
 
 
 @dataclass
@@ -37,6 +47,7 @@ class Market:
     sites: Mapping[str, Site]
     translated: Translated
     guesses: Guesses
+    cost: CostModel
     limits: Limits = field(default_factory=Limits)
     keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
@@ -50,7 +61,7 @@ class Market:
         def prices(offer: Offer) -> list[Priced]:
             if offer.is_free:
                 return [Priced(variant, 0.0) for variant in offer.variants]
-            return [Priced(variant, self.guesses.corrected(way, known))
+            return [Priced(variant, 0.0 if is_view(offer.group, variant) else self.guesses.corrected(way, known))
                     for variant, way, known in self.translated.ways(offer)
                     if known.measured != math.inf and allowed(offer, way, known)]
 
@@ -66,7 +77,7 @@ class Market:
         """The distinct timed groups of a plan: by text the site, the way, and how often it is there."""
         found: dict[str, tuple[Site, Way, int]] = {}
         for offer, priced in solved.taken.values():
-            if not offer.is_free:
+            if not offer.is_free and not is_view(offer.group, priced.variant):
                 way = way_of(offer.group, priced.variant)
                 _, _, count = found.get(offer.text, (None, None, 0))
                 found[offer.text] = self.sites[offer.text], way, count + 1
@@ -94,8 +105,10 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         market.guesses.learn(market.sites.values())
         solved = market.solve()
         conversions = market.conversions_of(solved) - market.conversions.keys()
-        wanted = [(site, _promising(site, way, market.guesses, rivals, slack))
-                  for site, way, _ in market.parts(solved).values()]
+        parts = market.parts(solved).values()
+        for site, way, _ in parts:
+            _count(site, way, market, timer, rivals, slack)
+        wanted = [(site, _promising(site, way, market.guesses, rivals, slack)) for site, way, _ in parts]
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:
             return solved
@@ -104,6 +117,26 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             if time.monotonic() > until:
                 raise TimeOver("the time for measuring is over")
             timer.time(batch)
+
+
+def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, slack: float) -> None:
+    """Ranks the best guesses of a site by the cost model, where there are more than will be timed.
+
+    The model sees what lowered kernels do, which tells ways of one group apart better than what kernels state. Their
+    level stays: other ways of the site, and other sites, keep their guesses.
+    """
+    if site.first or any(known.is_counted or known.measured is not None for known in site.ways.values()):
+        return
+    guessed = {way: market.guesses.corrected(way, known) for way, known in site.ways.items()}
+    least = min(guessed.values())
+    near = [way for way, seconds in guessed.items() if seconds <= slack * least or way == chosen]
+    if len(near) <= rivals:
+        return
+    asked = sorted(near, key=lambda way: (guessed[way], way))[:_COUNTED * rivals]
+    predicted = {way: timer.predicted(market.cost, site, way) for way in asked}
+    level = statistics.median(site.ways[way].guess / seconds for way, seconds in predicted.items())
+    for way, seconds in predicted.items():
+        site.ways[way].guess, site.ways[way].is_counted = level * seconds, True
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from meta_infer.cost.algorithms import size_of
@@ -25,11 +25,11 @@ class Model(Protocol):
 
 @dataclass
 class Guesses:
-    """Guesses of ways; `learn` sets by how much those of each kernel and variant were off."""
+    """Guesses of ways; `learn` sets by how much those of each kernel and variant were off, and those of all."""
 
     model: Model
     points: Iterable[Mapping[str, int]] = ({},)
-    factors: dict[tuple[str, str], float] = field(default_factory=dict)
+    factors: dict[tuple[str, str, bool], float] = field(default_factory=dict)
 
     def seconds(self, group: Group, variant: Variant) -> float:
         return sum(self.model(group, variant, sizes) for sizes in self.points)
@@ -38,16 +38,18 @@ class Guesses:
         """What was measured, else the guess as the timed ones of its kind came out."""
         if known.measured is not None:
             return known.measured
-        factor = self.factors.get((way.kernel, way.variant)) or self.factors.get((way.kernel, "")) or 1.0
-        return known.guess * factor
+        for key in ((way.kernel, way.variant), (way.kernel, ""), ("", "")):
+            if (*key, known.is_counted) in self.factors:
+                return known.guess * self.factors[*key, known.is_counted]
+        return known.guess
 
     def learn(self, sites: Iterable[Site]) -> None:
-        ratios: dict[tuple[str, str], list[float]] = {}
+        ratios: dict[tuple[str, str, bool], list[float]] = {}
         for site in sites:
             for way, known in site.ways.items():
                 if known.measured is not None and 0 < known.measured < float("inf") and known.guess > 0:
-                    for key in ((way.kernel, way.variant), (way.kernel, "")):
-                        ratios.setdefault(key, []).append(known.measured / known.guess)
+                    for key in ((way.kernel, way.variant), (way.kernel, ""), ("", "")):
+                        ratios.setdefault((*key, known.is_counted), []).append(known.measured / known.guess)
         self.factors = {key: statistics.median(found) for key, found in ratios.items()}
 
     def error(self, sites: Iterable[Site]) -> float:
@@ -56,7 +58,7 @@ class Guesses:
         for site in sites:
             for way, known in site.ways.items():
                 if known.measured is not None and 0 < known.measured < float("inf"):
-                    guess = self.corrected(way, Known(known.variant, known.guess))
+                    guess = self.corrected(way, replace(known, measured=None))
                     off.append(abs(guess - known.measured) / known.measured)
         return statistics.median(off) if off else 0.0
 

@@ -71,9 +71,8 @@ class Placement:
 
 def place(buffers: Mapping[str, Mapping[str, Any]], cache_bytes: int) -> tuple[dict[str, Placement], int]:
     """The placement of a candidate's buffers, and the number of copies of its weights."""
-    # Only floats move: an integer constant may be an index, which must stay one.
-    moving = {name for name, b in buffers.items()
-              if b["role"] == "weights" and b["bytes"] and dtype_named(b["dtype"]).numpy.kind == "f"}
+    # Integers too, for they may be packed weights: all copies are filled alike, so an index stays a valid one.
+    moving = {name for name, b in buffers.items() if b["role"] == "weights" and b["bytes"]}
     total = sum(_up(buffers[name]["bytes"]) for name in moving)
     copies = max(1, -(-CACHE_FACTOR * cache_bytes // total)) if total else 1
     used: dict[tuple[str, str], int] = {}

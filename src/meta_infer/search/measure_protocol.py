@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 """Rises whenever a change makes old times incomparable with new ones: it is part of every recorded key."""
 
 FEWEST_ROUNDS = 5

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from meta_infer.cost.model import CostModel
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.budget import Budget
 from meta_infer.search.coarse import Keeps, anything, coarse
 from meta_infer.search.experience import decide, decisions_of, take_over
-from meta_infer.search.fine import Market, fine
+from meta_infer.search.fine import Market, fine, is_view
 from meta_infer.search.finetune import finetune
 from meta_infer.search.guesses import Guesses, Model
 from meta_infer.search.sites import Known, Translated, sites_of
@@ -88,7 +89,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     until = time.monotonic() + budget.seconds
     sites = sites_of(space)
     guesses = Guesses(model, timer.points)
-    market = Market(space, sites, Translated(sites, profile), guesses, limits, keeps)
+    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), limits, keeps)
     story = Story(space.combinations, len(space.all_offers), len(sites))
 
     on_stage("coarse")
@@ -173,7 +174,7 @@ def _estimate(market: Market, plan: Plan) -> float:
     for one in _with_regions(plan):
         for planned in one.groups:
             site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
-            if site is not None and way in site.ways:
+            if site is not None and way in site.ways and not is_view(planned.group, planned.variant):
                 total += market.guesses.corrected(way, site.ways[way])
     return total
 

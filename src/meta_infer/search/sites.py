@@ -15,13 +15,17 @@ from meta_infer.search.ways import Way, variant_as, way_of
 
 @dataclass
 class Known:
-    """Seconds of one way: the guess, and what was measured, infinite when it failed. `key` is that of its sample."""
+    """Seconds of one way: the guess, and what was measured, infinite when it failed. `key` is that of its sample.
+
+    `is_counted` tells guesses of the cost model, from what the lowered kernels do, from those that kernels state.
+    """
 
     variant: Variant
     guess: float
     measured: float | None = None
     spread: float = 0.0
     key: str = ""
+    is_counted: bool = False
 
     @property
     def seconds(self) -> float:

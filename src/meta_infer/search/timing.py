@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.algorithms import size_of
+from meta_infer.cost.features import Call, features_of, group_flops
+from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import PLAIN, Layout, Variant
@@ -93,6 +95,7 @@ class Timer:
     warn: Callable[[str], None] = lambda text: None
     timed: int = 0
     recalled: int = 0
+    _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
     cpu: str = field(default_factory=measured_cpu)
     _compiler: str = field(default_factory=lambda: find_compiler().version)
@@ -212,7 +215,28 @@ class Timer:
         flat = [one for job in jobs for one in job.points]
         return iter(compile_candidates(flat, str(self.profile.isa)) if flat else ())
 
+    def predicted(self, model: CostModel, site: Site, way: Way) -> float:
+        """Seconds of a way by the cost model, from what its lowered kernels do."""
+        job = self._job(site, site.ways[way].variant)
+        precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
+        flops = group_flops(site.group)
+        total = 0.0
+        for one in job.points:
+            calls = [Call(call.func, call.args, launch.dims) for call, launch in
+                     zip(one.calls, launches_of(one, [""] * len(one.calls)), strict=True)]
+            weights = [name for name, buffer in one.buffers.items() if buffer.role == "weights"]
+            features = features_of(calls, {name: buffer.bytes for name, buffer in one.buffers.items()}, weights,
+                                   self.profile, float(size_of(flops, one.sizes)))
+            total += model.seconds(way.kernel, precision, features).seconds
+        return total
+
     def _job(self, site: Site, variant: Variant) -> _Job:
+        key = site.text, way_of(site.group, variant)
+        if key not in self._jobs:
+            self._jobs[key] = self._lowered(site, variant)
+        return self._jobs[key]
+
+    def _lowered(self, site: Site, variant: Variant) -> _Job:
         group = site.group
         layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
         lowering = self.backend.lower(group, variant, layouts, self.profile)
