@@ -163,6 +163,54 @@ def slices_that_are_views_and_slices_that_are_not() -> onnx.ModelProto:
 
 
 @case
+def parts_written_where_they_belong() -> onnx.ModelProto:
+    """p = [a, b], q = [a, b, c], r = [pool(q), d]: joins without a copy, of parts that others read as well."""
+    convs = [node("Conv", ["x", w], [name], pads=[1, 1, 1, 1]) for name, w in (
+        ("a", "u"), ("b", "v"), ("c", "third"), ("d", "ds"))]
+    return model([*convs, node("MaxPool", ["b"], ["bp"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+                  node("Concat", ["a", "b"], ["p"], axis=1), node("Concat", ["a", "b", "c"], ["q"], axis=1),
+                  node("MaxPool", ["q"], ["qp"], kernel_shape=[3, 3], pads=[1] * 4),
+                  node("Concat", ["qp", "d"], ["r"], axis=1), node("Conv", ["p", "w"], ["cp"]),
+                  node("Conv", ["q", "ww"], ["cq"]), node("Conv", ["r", "www"], ["cr"]),
+                  node("Add", ["cp", "cq"], ["s"]), node("Mul", ["s", "cr"], ["y"]), node("Sigmoid", ["bp"], ["z"])],
+                 [info("x", [1, 8, 6, 7])], [info("y", [1, 9, 6, 7]), info("z", [1, 8, 6, 7])],
+                 [weights("u", 16, 8, 3, 3), weights("v", 8, 8, 3, 3), weights("third", 16, 8, 3, 3),
+                  weights("ds", 13, 8, 3, 3), weights("w", 9, 24, 1, 1), weights("ww", 9, 40, 1, 1),
+                  weights("www", 9, 53, 1, 1)])
+
+
+@case
+def parts_that_have_to_be_copied() -> onnx.ModelProto:
+    """Twice the same, an input, a graph output, channels that share a block, an axis that is not the outermost."""
+    nodes = [*(node("Conv", ["x", w], [name], pads=[1, 1, 1, 1]) for name, w in (
+                 ("a", "u"), ("b", "vv"), ("c", "five"), ("d", "sixteen"))),
+             *(node("Relu", [n], [f"r{n}"]) for n in "abcd"),
+             *(node("Concat", parts, [name], axis=axis) for name, parts, axis in (
+                 ("twice", ["ra", "ra"], 1), ("given", ["ra", "x"], 1), ("odd", ["rc", "ra"], 1),
+                 ("shown", ["ra", "rb"], 2), ("rows", ["rd", "d"], 2))),
+             *(node("Conv", [name, w], [f"y_{name}"]) for name, w in (
+                 ("twice", "w16"), ("given", "w16"), ("odd", "w13"), ("rows", "w16"), ("shown", "w8")))]
+    return model(nodes, [info("x", [1, 8, 6, 7])],
+                 [info("rb", [1, 8, 6, 7]), *(info(f"y_{n}", [1, 8, r, 7]) for n, r in (
+                     ("twice", 6), ("given", 6), ("odd", 6), ("rows", 12), ("shown", 12)))],
+                 [weights("u", 8, 8, 3, 3), weights("vv", 8, 8, 3, 3), weights("five", 5, 8, 3, 3),
+                  weights("sixteen", 16, 8, 3, 3), weights("w8", 8, 8, 1, 1), weights("w13", 8, 13, 1, 1),
+                  weights("w16", 8, 16, 1, 1)])
+
+
+@case
+def parts_of_rows_that_are_views() -> onnx.ModelProto:
+    """Heads of a detector: products brought into one column, of a number of rows that the input tells."""
+    shape = constant("shape", np.array([1, -1, 4], np.int64))
+    return model([node("MatMul", ["x", "w"], ["m"]), node("Reshape", ["m", "shape"], ["a"]),
+                  node("MatMul", ["x", "v"], ["n"]), node("Reshape", ["n", "shape"], ["b"]),
+                  node("Concat", ["a", "b"], ["c"], axis=1), node("Softmax", ["c"], ["y"], axis=2),
+                  node("ReduceMax", ["n"], ["z"], keepdims=0)],
+                 [info("x", ["rows", 8])], [info("y", [1, None, 4]), info("z", [])],
+                 [shape, weights("w", 8, 12), weights("v", 8, 8)])
+
+
+@case
 def slices_of_channels_in_blocks() -> onnx.ModelProto:
     """Of one convolution: two that begin with a block, the last not full, and one that does not; one read twice."""
     cuts = [constant(name, np.array([at], np.int64)) for name, at in

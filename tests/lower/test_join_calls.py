@@ -74,6 +74,15 @@ def test_views_of_part_of_a_buffer_do_not_match(builder: ProgramBuilder) -> None
     assert joined(builder, call("b", "a", "p"), call("half", "c", "p")) == ["alone", "alone"]
 
 
+def test_parts_that_lie_apart_are_written_beside_each_other(builder: ProgramBuilder) -> None:
+    builder.add(BufferDecl("first", FLOAT32, (2,), "temp", alias="a"))
+    builder.add(BufferDecl("late", FLOAT32, (1,), "temp", alias="half", offset=1))
+    assert joined(builder, call("b", "first"), call("c", "half")) == ["alone", "beside"]
+    assert joined(builder, call("b", "first"), call("first", "half")) == ["alone", "alone"]
+    assert joined(builder, call("b", "half"), call("c", "late")) == ["alone", "alone"]
+    assert joined(builder, call("b", "first"), call("c", "late"), call("a", "d")) == ["alone", "beside", "alone"]
+
+
 def test_only_one_kind_at_a_time(builder: ProgramBuilder) -> None:
     assert joined(builder, call("a", "b", "p"), call("b", "c", "p"), call("d", "e", "q")) == [
         "alone", "matched", "alone"], "they may have other numbers of chunks"

@@ -12,8 +12,9 @@ from meta_infer.backends.registry import backend_for
 from meta_infer.frontend.import_model import import_model
 from meta_infer.hardware.load import load_profile
 from meta_infer.ir.graph import names_of
-from meta_infer.ir.program import Call, Copy, If, Loop, Program, walk_commands
+from meta_infer.ir.program import Call, Command, Copy, If, Loop, Program, walk_commands
 from meta_infer.lower.lower_graph import lower_graph
+from meta_infer.package.debug_info import writers
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
@@ -106,3 +107,37 @@ def test_the_only_reader_writes_in_place(tmp_path: Path) -> None:
     assert program.buffers["e"].alias == "t"
     call = next(c for c in calls(program) if "e" in c.args)
     assert call.kernel.startswith("elementwise_inplace") and "t" not in call.args
+
+
+def test_parts_are_written_where_they_belong(tmp_path: Path) -> None:
+    """[a, b] is the beginning of [a, b, c]; a pooling writes into [.., d]."""
+    program = lowered("parts_written_where_they_belong", tmp_path)
+    assert not any("Concat" in c.label for c in calls(program))
+    found = {name: program.buffers[name] for name in ("a", "b", "c", "d", "p", "qp")}
+    places = {name: (buffer.alias, buffer.offset) for name, buffer in found.items()}
+    assert places == {"a": ("q", 0), "b": ("q", 16 * 42), "c": ("q", 24 * 42), "p": ("q", 0), "qp": ("r", 0),
+                      "d": ("r", 40 * 42)}
+    held = writers(program)
+    made = {name: next(i for i, c in enumerate(walk_commands(program.commands)) if name in written(program, c))
+            for name in ("a", "b", "c", "d", "qp")}
+    assert held["q"] == [max(made[name] for name in "abc")] and held["r"] == [max(made["qp"], made["d"])]
+
+
+def test_parts_that_are_views_of_what_kernels_write(tmp_path: Path) -> None:
+    program = lowered("parts_of_rows_that_are_views", tmp_path)
+    assert not any("Concat" in c.label for c in calls(program))
+    assert {program.root(name) for name in "manb"} == {program.root("c")}
+    assert str(program.buffers["n"].offset) == "12*rows"
+
+
+def test_parts_that_have_to_be_copied(tmp_path: Path) -> None:
+    program = lowered("parts_that_have_to_be_copied", tmp_path)
+    copied = [c for c in calls(program) if c.label == "Concat"]
+    assert {name for c in copied for name in written(program, c)} >= {"twice", "given", "rows", "shown"}
+    assert any("odd" in written(program, c) for c in calls(program))
+
+
+def written(program: Program, command: Command) -> tuple[str, ...]:
+    if not isinstance(command, Call):
+        return ()
+    return tuple(a for a, p in zip(command.args, program.kernels[command.kernel].params, strict=True) if p.mode != "in")

@@ -14,15 +14,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from meta_infer.ir.program import MOST_JOINED, Call, Command, Joined
+from meta_infer.ir.shapes import Dim
 from meta_infer.lower.program_builder import ProgramBuilder
 
 
 @dataclass(frozen=True)
 class Access:
-    """What a call does to the memory of one root buffer: `views` are the buffers it sees it through, with their cut."""
+    """A buffer through which a call sees memory: the pieces it is cut into, and where it lies in its root."""
 
+    name: str
     writes: bool
-    views: frozenset[tuple[str, str]]
+    piece: str
+    root: str
+    begin: Dim                          # bytes
+    end: Dim
 
 
 def _same_memory(builder: ProgramBuilder, name: str) -> str:
@@ -33,28 +38,31 @@ def _same_memory(builder: ProgramBuilder, name: str) -> str:
     return name
 
 
-def accesses(builder: ProgramBuilder, call: Call) -> dict[str, Access]:
-    """Root buffer -> what the call does to it."""
-    found: dict[str, Access] = {}
+def accesses(builder: ProgramBuilder, call: Call) -> list[Access]:
+    """What the call does to memory."""
+    found = []
     pieces = call.pieces or ("",) * len(call.args)
     for name, param, piece in zip(call.args, builder.kernels[call.kernel].params, pieces, strict=True):
-        root, seen = builder.root(name), found.get(builder.root(name), Access(False, frozenset()))
-        found[root] = Access(seen.writes or param.mode != "in",
-                             seen.views | {(_same_memory(builder, name), piece)})
+        decl, begin = builder.buffers[name], builder.offset(name)
+        found.append(Access(_same_memory(builder, name), param.mode != "in", piece, builder.root(name), begin,
+                            begin + decl.nbytes))
     return found
+
+
+def _apart(a: Access, b: Access) -> bool:
+    """Whether no byte is in both, whatever the sizes."""
+    return a.root != b.root or any(
+        isinstance(gap, int) and gap >= 0 for gap in (b.begin - a.end, a.begin - b.end))
 
 
 def relation(builder: ProgramBuilder, a: Call, b: Call) -> Joined:
     """How `b` may run together with `a`: 'alone' when it has to wait for it."""
     first, second = accesses(builder, a), accesses(builder, b)
-    shared = [root for root in first.keys() & second.keys() if first[root].writes or second[root].writes]
+    shared = [(x, y) for x in first for y in second if (x.writes or y.writes) and not _apart(x, y)]
     if not shared:
         return "beside"
-    for root in shared:
-        views = first[root].views | second[root].views
-        if len(views) > 1 or not next(iter(views))[1]:
-            return "alone"
-    return "matched"
+    alike = all((x.name, x.piece) == (y.name, y.piece) and x.piece for x, y in shared)
+    return "matched" if alike else "alone"
 
 
 def join_calls(commands: Sequence[Command], builder: ProgramBuilder) -> list[Command]:

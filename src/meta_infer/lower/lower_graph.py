@@ -12,6 +12,7 @@ from meta_infer.ir.pooling import sized_while_running
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
 from meta_infer.ir.shapes import Expr, Symbol, product, symbols_of
 from meta_infer.kernels.kernel import Lowering
+from meta_infer.lower.concat_views import place_parts
 from meta_infer.lower.control_flow import lower_if
 from meta_infer.lower.convert_layout import buffer_in_layout
 from meta_infer.lower.in_place import ELEMENTWISE, Place, in_place_source, last_reads, merge_output
@@ -35,14 +36,17 @@ class Lowerer:
     builder: ProgramBuilder
     profile: Profile
     lower_group: LowerGroup
+    given: frozenset[str]                      # symbols whose sizes the inputs tell
 
     def commands(self, plan: Plan) -> list[Command]:
         """Commands of all groups of `plan`, whose inputs and captures are in `builder.where` already."""
         commands: list[Command] = []
         last = last_reads(plan)
         here = frozenset(name for planned in plan.groups for name in planned.group.outputs)
+        joined = place_parts(plan, self.builder, self.given)
         for index, planned in enumerate(plan.groups):
-            self._lower_group(planned, plan, commands, Place(index, last, here))
+            if planned.group.outputs[0] not in joined:
+                self._lower_group(planned, plan, commands, Place(index, last, here))
         return join_calls(commands, self.builder)
 
     def buffer(self, plan: Plan, commands: list[Command], name: str, layout: Layout = PLAIN) -> str:
@@ -180,7 +184,8 @@ def lower_graph(plan: Plan, profile: Profile, lower_group: LowerGroup, input_nam
         builder.where[name, PLAIN] = builder.add(
             BufferDecl(name, value.dtype, value.shape, "input", origin=value.origin))
     _place_outputs(plan, builder)
-    lowerer = Lowerer(builder, profile, lower_group)
+    given = frozenset(d.symbol.name for d in input_dims(graph))
+    lowerer = Lowerer(builder, profile, lower_group, given)
     commands = lowerer.commands(plan)
     outputs = _collect_outputs(lowerer, plan, commands)
     return Program(graph.name, graph.inputs, outputs, builder.buffers, builder.constants, builder.kernels,

@@ -82,6 +82,13 @@ class ProgramBuilder:
             name = alias
         return name
 
+    def offset(self, name: str) -> Dim:
+        """Bytes from the beginning of the root to where `name` begins."""
+        offset: Dim = 0
+        while (alias := self.buffers[name].alias) is not None:
+            offset, name = offset + self.buffers[name].offset * self.buffers[name].dtype.bytes, alias
+        return offset
+
     def kernel(self, func: LoopFunc) -> str:
         """The name under which the program holds `func`; equal functions share one."""
         anonymous = replace(func, name="")

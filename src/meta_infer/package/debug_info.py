@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meta_infer.ir.program import (
@@ -20,6 +21,7 @@ from meta_infer.ir.program import (
     SetDim,
     walk_commands,
 )
+from meta_infer.ir.shapes import Dim
 from meta_infer.package.command_table import buffer_order
 
 
@@ -59,8 +61,8 @@ def writers(program: Program) -> dict[str, list[int]]:
     """Buffer -> commands right after which it holds its value, in program order.
 
     A kernel that works in place writes under the name of its result, so its source keeps the command that made it.
-    A view that nobody writes is there when the buffer it lies in is, and a buffer that is written only through views
-    of all of it when they are.
+    A view that nobody writes is there when the buffer it lies in is, a buffer that is written only through views of all
+    of it when they are, and one that is written in parts when the last of them is.
     """
     found: dict[str, list[int]] = {name: [] for name in program.buffers}
     for position, command in enumerate(walk_commands(program.commands)):
@@ -72,10 +74,27 @@ def writers(program: Program) -> dict[str, list[int]]:
         if name in direct and parent is not None and parent not in direct:
             if decl.elements == program.buffers[parent].elements:
                 found[parent] = sorted(found[parent] + found[name])
+    parts: dict[str, list[str]] = {}
+    for name, decl in program.buffers.items():
+        if decl.alias is not None:
+            parts.setdefault(decl.alias, []).append(name)
+    for name in reversed(buffer_order(program)):
+        if not found[name] and (whole := _joined(program, name, parts.get(name, ()), found)) is not None:
+            found[name] = [whole]
     for name in buffer_order(program):
         if not found[name] and (alias := program.buffers[name].alias) is not None:
             found[name] = found[alias]
     return found
+
+
+def _joined(program: Program, name: str, parts: Sequence[str], written: Mapping[str, Sequence[int]]) -> int | None:
+    """The command with which the parts of `name` fill it: later ones write over them."""
+    size: Dim = 0
+    for last, part in sorted((written[part][-1], part) for part in parts if written[part]):
+        size += program.buffers[part].elements
+        if size == program.buffers[name].elements:
+            return last
+    return None
 
 
 def debug_info(program: Program, plan: MemoryPlan) -> dict[str, Any]:
