@@ -13,8 +13,9 @@ from rich.text import Text
 from meta_infer.report.profile import PackageTime, PartTime, in_order
 from meta_infer.report.units import count_text, seconds_text
 
-_GROUP, _KERNEL, _BOUND = 34, 14, 13
-"""Most characters of the columns that hold names: 100 in all."""
+WIDTH = 100
+_GAP = 2
+_KERNEL = 14
 _COUNTER = re.compile(r"_\d+$")
 _SAME = re.compile(r"\b(\w+)((?:\+\1\b)+)")
 
@@ -32,17 +33,22 @@ def profile_parts(found: PackageTime, sort: str, most: int, free: int) -> list[R
 
 
 def _table(shown: Sequence[PartTime], numbers: Mapping[int, int], with_floor: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("#", "time", "share", *(("floor", "ratio", "above") if with_floor else ())):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, most in ((("bound by", _BOUND),) if with_floor else ()) + (("kernel", _KERNEL), ("group", _GROUP)):
-        table.add_column(name, max_width=most, no_wrap=True, overflow="ellipsis")
+    heads = ["#", "time", "share", *(("floor", "ratio", "above", "bound by") if with_floor else ()), "kernel"]
+    rows = []
     for one in shown:
         floor = [] if not with_floor else [
             *((seconds_text(one.floor), f"{one.ratio:.2f}") if one.floor and one.ratio else ("", "")),
             f"{one.share * one.above / one.seconds:.1%}" if one.seconds else "", _bound(one)]
-        table.add_row(str(numbers[id(one)]), seconds_text(one.seconds), f"{one.share:.1%}", *floor,
-                      Text(one.part.kernel), Text(_label(one)))
+        rows.append([str(numbers[id(one)]), seconds_text(one.seconds), f"{one.share:.1%}", *floor,
+                     _cut(one.part.kernel, _KERNEL)])
+    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
+    room = WIDTH - sum(widths) - _GAP * len(widths)
+    table = Table(box=None, pad_edge=False)
+    for name in heads:
+        table.add_column(name, justify="left" if name in ("bound by", "kernel") else "right", no_wrap=True)
+    table.add_column("group", no_wrap=True)
+    for one, cells in zip(shown, rows, strict=True):
+        table.add_row(*map(Text, cells), Text(_label(one, room)))
     return table
 
 
@@ -52,19 +58,28 @@ def _bound(one: PartTime) -> str:
     return f"{way}{one.bound}"
 
 
-def _label(one: PartTime) -> str:
+def _label(one: PartTime, room: int) -> str:
     """'Conv+Relu layer1.0/conv1': what is computed, and for which ONNX node first."""
     part = one.part
     often = f"{len(part.commands)} x " if not part.nodes and len(part.commands) > 1 else ""
-    return f"{often}{_short(part.ops)} {_node(part.nodes[0], part.ops) if part.nodes else ''}".rstrip()
+    ops = f"{often}{_short(part.ops)}"
+    node = _node(part.nodes[0], part.ops, max(room // 2, room - len(ops) - 1)) if part.nodes else ""
+    return f"{_cut(ops, room - len(node) - 1)} {node}".rstrip()
 
 
-def _node(name: str, ops: str) -> str:
-    """The end of a path, without the op that exporters put there: '/layer1/layer1.0/conv1/Conv' is layer1.0/conv1."""
-    words = [word for word in name.split("/") if word]
+def _node(name: str, ops: str, room: int) -> str:
+    """As much of the end of a path as fits, without the op that exporters put there: '/layer1/layer1.0/conv1/Conv' is
+    layer1/layer1.0/conv1, or layer1.0/conv1, or conv1."""
+    words = [word for word in name.split("/") if word] or [name]
     if len(words) > 1 and _COUNTER.sub("", words[-1]) in ops.split("+"):
         words = words[:-1]
-    return "/".join(words[-2:]) or name
+    while len(words) > 1 and len("/".join(words)) > room:
+        words = words[1:]
+    return _cut("/".join(words), room)
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[:room - 1]}…" if room > 1 else ""
 
 
 def _short(ops: str) -> str:
