@@ -27,7 +27,7 @@ MAX_LINES = 500
 # that name.
 ROWS: tuple[tuple[str, ...], ...] = (
     ("cli",),
-    ("checking", "suite", "checklist"),
+    ("checking", "predicting", "suite", "checklist"),
     ("api", "demo"),
     ("report",),
     ("build_config",),

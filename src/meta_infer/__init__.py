@@ -6,7 +6,7 @@
     outputs = session.run(None, {"x": x})
 
 Whatever is wrong with what a caller gives is a subclass of `meta_infer.MetaInferError`.
-`load` needs numpy alone; the compiler behind `build` and `compare` is imported when one of them is first used.
+`load` needs numpy alone; the compiler behind the others is imported when one of them is first used.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from meta_infer.api import build as build
     from meta_infer.checking import compare as compare
+    from meta_infer.predicting import predict as predict
     from meta_infer.runtime.session import load as load
     from meta_infer.support.errors import MetaInferError as MetaInferError
 
@@ -26,6 +27,7 @@ _HOMES = {
     "load": "meta_infer.runtime.session",
     "build": "meta_infer.api",
     "compare": "meta_infer.checking",
+    "predict": "meta_infer.predicting",
     "MetaInferError": "meta_infer.support.errors",
 }
 

@@ -19,6 +19,7 @@ from meta_infer.cli.entry import INTERRUPTED
 from meta_infer.cli.hardware import hardware
 from meta_infer.cli.inspect import inspect
 from meta_infer.cli.library import library
+from meta_infer.cli.predict import predict
 from meta_infer.cli.profile import profile
 from meta_infer.cli.run import run
 from meta_infer.cli.screen import WIDTH, note
@@ -40,6 +41,7 @@ app.command("profile")(profile)
 app.command("compare")(compare)
 app.command("inspect")(inspect)
 app.command("check")(check)
+app.command("predict")(predict)
 app.add_typer(hardware, name="hardware")
 app.add_typer(library, name="library")
 app.command("demo")(demo)

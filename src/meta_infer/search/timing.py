@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.algorithms import size_of
-from meta_infer.cost.features import Call, features_of, group_flops
+from meta_infer.cost.features import group_flops
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
@@ -33,6 +33,7 @@ from meta_infer.search.candidate import (
     lowered_group,
     source_of,
 )
+from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.measure import measure, measured_cpu
 from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import OK, Measurement, key_of_parts
@@ -222,11 +223,7 @@ class Timer:
         flops = group_flops(site.group)
         total = 0.0
         for one in job.points:
-            calls = [Call(call.func, call.args, launch.dims) for call, launch in
-                     zip(one.calls, launches_of(one, [""] * len(one.calls)), strict=True)]
-            weights = [name for name, buffer in one.buffers.items() if buffer.role == "weights"]
-            features = features_of(calls, {name: buffer.bytes for name, buffer in one.buffers.items()}, weights,
-                                   self.profile, float(size_of(flops, one.sizes)))
+            features = candidate_features(one, self.profile, float(size_of(flops, one.sizes)))
             total += model.seconds(way.kernel, precision, features).seconds
         return total
 
