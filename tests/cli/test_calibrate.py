@@ -62,7 +62,8 @@ def test_json_and_an_output_of_its_own(cli: Cli, cache: Path, tmp_path: Path) ->
     ended = cli("hardware", "calibrate", "--output", file, "--json")
     facts = ended.json
     assert ended.code == 0 and facts["file"] == str(file) and facts["warnings"] == [] and not facts["noise"]["is_loud"]
-    assert facts["timed"] + facts["recalled"] == facts["total"] and facts["classes"] and facts["launch_seconds"]["1"] > 0
+    assert facts["timed"] + facts["recalled"] == facts["total"] and facts["classes"]
+    assert facts["launch_seconds"].keys() == {str(n) for n in (1, load_profile("native").cores)}
     assert not (cache / "native.yaml").exists() and f"--hardware {file}" in ended.err
     assert load_profile(file).chip.cost
 

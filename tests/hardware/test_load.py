@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from meta_infer.hardware.load import catalog_names, load_profile, parse_profile
+from meta_infer.hardware.targets import restrict
 from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT8
 from meta_infer.support.errors import ProfileError
 
@@ -208,3 +209,11 @@ def test_the_reference_names_every_field() -> None:
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert len(fields) > 40
     assert [name for name in sorted(fields) if f"`{name}`" not in text] == []
+
+
+def test_code_for_another_instruction_set_has_none_of_the_fitted_costs() -> None:
+    """They count whole registers of the chip's own."""
+    cost = "cost: [{kernel_class: any, precision: fp32, alpha: {ports: 1e-10}, beta: {}, gamma: 1e-7, delta: {}, " \
+           "fitted: 2026-11-30, samples: 400, error: 0.1}]"
+    profile = parse_profile("name: x\nbackend: cpu\ndevices: [{name: c, kind: cpu, isa: x86-64-v3}]\n" + cost, "x")
+    assert len(restrict(profile, "x86-64-v3").chip.cost) == 1 and restrict(profile, "x86-64-v2").chip.cost == ()

@@ -22,7 +22,7 @@ def target_profiles(profile: Profile, isas: Sequence[str]) -> tuple[Profile, ...
 def restrict(profile: Profile, isa: str) -> Profile:
     """The chip of `profile` as code for `isa` may use it: that set's registers and features, the same cores and caches.
 
-    Rates per cycle belong to the chip's own instruction set and are left out. Raises UsageError.
+    Rates per cycle and fitted costs belong to the chip's own instruction set and are left out. Raises UsageError.
     """
     if isa not in NAMES:
         near = difflib.get_close_matches(isa, NAMES, n=1)
@@ -33,4 +33,5 @@ def restrict(profile: Profile, isa: str) -> Profile:
         return profile
     known = isa_named(isa)
     return replace(profile, name=f"{profile.name} as {isa}", isa=isa, features=known.features,
-                   simd_bits=known.simd_bits, has_fma=known.has_fma, macs_per_cycle={})
+                   simd_bits=known.simd_bits, has_fma=known.has_fma, macs_per_cycle={},
+                   chip=profile.chip.model_copy(update={"cost": ()}))

@@ -63,8 +63,8 @@ INT8_CONVOLUTIONS = (
     (64, 28, 64, 5, 1, 1), (64, 112, 64, 3, 2, 64), (512, 7, 512, 1, 1, 1),
 )
 INT8_PRODUCTS = ((128, 256, 256), (16, 384, 384), (128, 1024, 256), (1, 512, 1000), (64, 64, 64), (197, 192, 768))
-# Elements: 16 KiB, 256 KiB, 4 MiB and 64 MiB of floats.
-LENGTHS = (1 << 12, 1 << 16, 1 << 20, 1 << 24)
+# Elements: 4 KiB to 64 MiB of floats, those that most networks have first.
+LENGTHS = (1 << 16, 1 << 12, 1 << 20, 1 << 14, 1 << 18, 1 << 10, 1 << 22, 1 << 24)
 BINARY = ("Add", "Mul", "Div")
 UNARY = ("Relu", "HardSwish", "Sigmoid", "Gelu", "Tanh", "Exp", "Sqrt")
 # rows and length of each
@@ -145,9 +145,10 @@ def _integers() -> Iterator[Case]:
 
 def _elementwise() -> Iterator[Case]:
     for i, length in enumerate(LENGTHS):
-        for op in BINARY if i < 3 else BINARY[:1]:
-            yield Case("elementwise", one_node(op, {"a": (length,), "b": (length,), "y": (length,)}, {}))
-        for op in UNARY[i % 2:3 if i == 3 else None:2]:              # functions take long enough in a cache
+        op = BINARY[i % len(BINARY)]
+        yield Case("elementwise", one_node(op, {"a": (length,), "b": (length,), "y": (length,)}, {}))
+        for k in (2 * i, 2 * i + 1):
+            op = UNARY[k % len(UNARY)]
             attrs: dict[str, Attr] = {"approximate": "none"} if op == "Gelu" else {}
             yield Case("elementwise", one_node(op, {"x": (length,), "y": (length,)}, attrs))
 
