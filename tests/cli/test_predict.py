@@ -12,7 +12,6 @@ from tests.cli.conftest import Cli
 from tests.search.test_search import small_model
 
 
-
 def test_a_cpu_has_parts_and_their_sum(tmp_path: Path) -> None:
     found = meta_infer.predict(small_model(tmp_path), hardware="x86-64-v3")
     assert found.latency is not None and found.latency.kind == "model" and found.latency.spread > 0
