@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from meta_infer.support.errors import ToolchainError
 from tests.cli.conftest import Cli
@@ -140,3 +142,32 @@ def test_learning_into_what_is_no_library(cli: Cli, built: tuple[Path, Path], tm
     ended = cli("profile", built[1], *QUICK, "--learn")
     assert ended.code == 11 and "timing" not in ended.err and ended.out == ""
     assert cli("profile", built[1], *QUICK, "--learn", "--hardware", "no_such_chip").code == 5
+
+
+def test_a_loop_has_times_but_no_floor(cli: Cli, tmp_path: Path) -> None:
+    model, package = loop_model(tmp_path / "loop.onnx"), tmp_path / "loop.bin"
+    assert cli("build", "--model", model, "--output", package, "--no-verify").code == 0
+    np.savez(tmp_path / "in.npz", n=np.array(5, np.int64), x=np.ones((8, 16), np.float32))
+    found = cli("profile", package, *QUICK, "--input", tmp_path / "in.npz", "--json").json
+    groups = {one["ops"]: one for one in found["groups"]}
+    assert groups["Relu"]["in_loop"] and groups["Relu"]["seconds"] > 0 and groups["Relu"]["floor_seconds"] is None
+    assert groups["Softmax"]["floor_seconds"] > 0 and "loop" not in groups
+
+
+def loop_model(path: Path) -> Path:
+    """y = softmax of n times relu of x[8, 16]."""
+    number, flag, array = (("n", TensorProto.INT64, []), ("go", TensorProto.BOOL, []),
+                           ("x", TensorProto.FLOAT, [8, 16]))
+
+    def info(name: str, like: tuple) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, *like[1:])
+
+    body = helper.make_graph(
+        [helper.make_node("Relu", ["c"], ["c2"], name="inner"), helper.make_node("Identity", ["go"], ["go2"])], "body",
+        [info("i", number), info("go", flag), info("c", array)], [info("go2", flag), info("c2", array)])
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["last"], name="loop", body=body),
+         helper.make_node("Softmax", ["last"], ["y"], name="softmax")], "looped",
+        [info("n", number), info("x", array)], [info("y", array)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path

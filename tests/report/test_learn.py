@@ -113,7 +113,7 @@ def test_the_cost_model_stands_beside_what_was_measured() -> None:
     assert error.kernel == sample.kernel and error.groups == 1 and error.fitted_error == 0.125
     assert error.predicted == pytest.approx(told) and math.isclose(error.error, abs(told / sample.seconds - 1))
     text = printed([sample], profile)
-    assert "1 samples, 1 of them with features, in lib.sqlite" in text and "error of the fit" in text
+    assert "1 sample, 1 of them with features, in lib.sqlite" in text and "error of the fit" in text
     assert max(map(len, text.splitlines())) <= 100
 
 

@@ -31,7 +31,8 @@ def call(label: str, node: str, output: str | None = None) -> dict[str, Any]:
 
 
 ROWS = [row("Conv+Relu", NAME, "a", work=work_of(group(CONV, ("w", "b")))), row("MatMul", "lstm", "b"),
-        row("MatMul", "lstm", "c"), row("Reshape", "flat", "d", kernel="view"), row("Add", "step", "e", repeats=True)]
+        row("MatMul", "lstm", "c"), row("Reshape", "flat", "d", kernel="view"),
+        row("Loop", "loop", "l", kernel="region"), row("Add", "step", "e", repeats=True)]
 COMMANDS = [call("MatMul", "lstm", ""), call("Conv+Relu", NAME, "a"), call("Reorder b8@1 -> plain", "", ""),
             call("MatMul", "lstm", "b"), call("MatMul", "lstm", "b"), call("MatMul", "lstm", "c"), {"op": "Loop"},
             call("Add", "step", "e"), {"op": "Copy"}, {"op": "Copy"}, {"op": "SetDim"}]
@@ -111,6 +112,7 @@ def test_tables_fit(probed: bool) -> None:
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
     assert "3 more with --most 0" in text and "1 more group takes no time" in text and "outside of them 20.0 us" in text
+    assert ("for 75% of the kernels' time, which is" in text) == probed and "run over floor" not in text
     assert ("bound by" in text) == ("FLOP/s" in text) == probed
     assert "Conv+Relu" in text and "branch1/conv_7\n" in text
     assert "…" not in text.splitlines()[0], "columns of figures are never cut"

@@ -125,7 +125,8 @@ def learned_parts(samples: Sequence[Sample], errors: Sequence[ClassError], where
                   profile: Profile) -> list[RenderableType]:
     """What `--learn` prints: how many samples went where, and the table, or why there is none."""
     known = sum(bool(sample.features) for sample in samples)
-    told = Text(f"learned: {len(samples)} samples, {known} of them with features, in {where}")
+    count = f"{len(samples)} sample{'' if len(samples) == 1 else 's'}"
+    told = Text(f"learned: {count}, {known} of them with features, in {where}")
     lines: list[RenderableType] = ["", told]
     if errors:
         return [*lines, Text(f"the cost model of profile {profile.name} beside them:"), errors_table(errors)]

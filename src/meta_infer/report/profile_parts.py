@@ -95,7 +95,8 @@ def described_parts(commands: list[Mapping[str, Any]], rows: list[Mapping[str, A
                   Part(str(key).lower(), (), "", tuple(places)) for key, places in found.items())
     # Calls that are made once, when a package is loaded, come first, though their groups may not.
     order = sorted(parts, key=lambda part: part.commands[-1])
-    free = [row for row in rows if row.get("output", (row["ops"], tuple(row["nodes"]))) not in found]
+    free = [row for row in rows if row["kernel"] != "region"
+            and row.get("output", (row["ops"], tuple(row["nodes"]))) not in found]
     return Parts(tuple(order), tuple(holders), len(free))
 
 

@@ -16,6 +16,8 @@ from meta_infer.report.units import count_text, seconds_text
 WIDTH = 100
 _GAP = 2
 _KERNEL = 14
+_MOST_OF_IT = 0.9
+"""Share of the kernels' time from which on floors say something about the whole run."""
 _COUNTER = re.compile(r"_\d+$")
 _SAME = re.compile(r"\b(\w+)((?:\+\1\b)+)")
 
@@ -92,9 +94,12 @@ def _totals(found: PackageTime, free: int) -> list[RenderableType]:
              f"outside of them {seconds_text(found.outside)}; medians of {found.rounds} rounds"]
     if free:
         lines.append(f"{free} more group{'s take' if free > 1 else ' takes'} no time: views of what others write")
-    if found.floor is not None:
-        of = f" ({found.covered:.0%} of the kernels' time has one)" if found.covered < 0.995 else ""
-        lines.append(f"floor {seconds_text(found.floor)}{of}, run over floor {found.seconds / found.floor:.2f}")
+    if found.floor:
+        some = f"floor {seconds_text(found.floor)} for {found.covered:.0%} of the kernels' time"
+        if found.covered < _MOST_OF_IT:
+            lines.append(f"{some}, which is {found.covered * found.kernels / found.floor:.2f} times that")
+        else:
+            lines.append(f"{some}, run over floor {found.seconds / found.floor:.2f}")
     if found.peak is not None:
         levels = ", ".join(f"{name} {count_text(rate)}B/s" for name, rate in found.levels.items())
         lines.append(f"machine just now: {count_text(found.peak)}FLOP/s; {levels}")
