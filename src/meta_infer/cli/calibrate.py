@@ -68,12 +68,10 @@ def calibrate_machine(
 
 
 def _warnings(found: Calibration) -> list[str]:
-    from meta_infer.search.calibration import NOISY
-
     told = []
     if found.noise.is_loud:
-        told.append(f"the machine was too busy to trust these times: {found.noise}, up to {NOISY:.0%} is usual; "
-                    "calibrate again with --fresh when it is idle")
+        told.append(f"the machine was too busy to trust these times: {found.noise}; calibrate again with --fresh when "
+                    "it is idle")
     if not found.is_complete:
         told.append(f"the time ended after {found.timed + found.recalled} of {found.total} kernels: the same command "
                     "goes on from there")

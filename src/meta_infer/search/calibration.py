@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from meta_infer.cost.features import Features
 from meta_infer.cost.fit import CostSample, Fit
 from meta_infer.cost.model import precision_of
@@ -15,8 +17,8 @@ from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import Measurement
 from meta_infer.search.memory_probe import MemoryProbe, level_rates
 
-NOISY = 0.05
-"""Spread, as a share of the median, from which times are not to be trusted."""
+LOUD_REPEATS, LOUD_PROBE = 0.1, 0.05
+"""Spreads, as shares of the median, from which times are not to be trusted."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +48,21 @@ class Timed:
 
 @dataclass(frozen=True)
 class Noise:
-    """How steady the machine was: spreads as shares of the median, of repeats and of the probe of arithmetic."""
+    """How steady the machine was, in spreads as shares of the median.
+
+    `repeats` is what one kernel in ten reaches, `probe` that of the probe of arithmetic over all of the calibration.
+    """
 
     repeats: float
     probe: float
 
     @property
     def is_loud(self) -> bool:
-        return max(self.repeats, self.probe) > NOISY
+        return self.repeats > LOUD_REPEATS or self.probe > LOUD_PROBE
 
     def __str__(self) -> str:
-        return f"repeats spread by {self.repeats:.1%}, the probe of arithmetic by {self.probe:.1%}"
+        return (f"one kernel in ten spread by {self.repeats:.1%} or more (up to {LOUD_REPEATS:.0%} is usual), "
+                f"the probe of arithmetic by {self.probe:.1%} (up to {LOUD_PROBE:.0%})")
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,12 @@ def peak_of(timed: Iterable[Timed]) -> float:
 
 
 def noise_of(timed: Iterable[Timed]) -> Noise:
-    """Of the usual job, and of the probe beside all of them."""
+    """Of all of them, and of the probe beside them."""
     good = [one.found for one in timed if one.found.ok]
     repeats = [found.spread / found.seconds for found in good]
     peaks = [peak for found in good for _, peak in found.turns]
     middle, spread = median_and_spread(peaks) if peaks else (1.0, 0.0)
-    return Noise(median_and_spread(repeats)[0] if repeats else 0.0, spread / middle)
+    return Noise(float(np.quantile(repeats, 0.9)) if repeats else 0.0, spread / middle)
 
 
 def rates_of(probes: Sequence[MemoryProbe], timed: Sequence[Timed], threads: int) -> dict[str, float]:
