@@ -170,6 +170,13 @@ def test_profile_and_layers(package_file: Path) -> None:
         assert "next" not in session.layers(feeds(3, 8, 0, True))      # a body that never ran has nothing to show
 
 
+def test_sizes_are_those_of_the_run(package_file: Path) -> None:
+    with load(package_file, threads=1) as session:
+        for batch, width, steps in ((3, 8, 2), (1, 12, 0)):
+            found = session.sizes(feeds(batch, width, steps, True))
+            assert (found["B"], found["W"], found["steps_taken"]) == (batch, width, steps)
+
+
 def test_running_after_fork(package_file: Path) -> None:
     """A child of a process with a running pool starts its own workers."""
     with load(package_file, threads=2) as session:
