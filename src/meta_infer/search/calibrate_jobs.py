@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from meta_infer.cost.algorithms import size_of
-from meta_infer.cost.features import Call, Features, features_of, group_flops
+from meta_infer.cost.features import group_flops
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
 from meta_infer.ir.group_text import group_text, structure_hash
@@ -20,6 +20,7 @@ from meta_infer.library.samples import Sample
 from meta_infer.search.calibrate_cases import Case
 from meta_infer.search.calibration import Job
 from meta_infer.search.candidate import MeasuredBuffer, Role, Uncompiled, lowered_group
+from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.default_plan import RISK_LIMIT
 from meta_infer.search.launch_probe import launch_probe
 from meta_infer.search.ways import moves
@@ -96,22 +97,14 @@ def lowered(choice: Choice, profile: Profile) -> Job:
         described = Sample(variant.kernel, variant.name, op=case.group.anchor.op, group=group_text(case.group),
                            structure=structure_hash(case.group), knobs=dict(variant.knobs), layouts=formats,
                            precision=computed_in(case.group))
-    return Job(one, replace(described, features=features(one, profile).numbers()))
+    return Job(one, replace(described, features=candidate_features(one, profile).numbers()))
 
 
 def launch_job(chunks: int, profile: Profile) -> Job:
     """A kernel that does nothing in so many chunks."""
     one = launch_probe(chunks)
     return Job(one, Sample("launch_probe", "copy", op="Probe", group=one.name,
-                           features=features(one, profile).numbers()))
-
-
-def features(one: Uncompiled, profile: Profile) -> Features:
-    """What the cost model reads off lowered loops whose sizes are all numbers."""
-    calls = [Call(call.func, call.args, tuple(size_of(dim, {}) for dim in call.dims)) for call in one.calls]
-    sizes = {name: buffer.bytes for name, buffer in one.buffers.items()}
-    weights = [name for name, buffer in one.buffers.items() if buffer.role == "weights"]
-    return features_of(calls, sizes, weights, profile, float(one.flops))
+                           features=candidate_features(one, profile).numbers()))
 
 
 def computed_in(group: Group) -> str:

@@ -7,9 +7,10 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.search.candidate import Uncompiled, launches_of
 
 
-def candidate_features(one: Uncompiled, profile: Profile, flops: float = 0.0) -> Features:
-    """Features of all launches of a candidate; `flops` are those of the group it computes."""
+def candidate_features(one: Uncompiled, profile: Profile) -> Features:
+    """Features of all launches of a candidate."""
     launches = launches_of(one, [""] * len(one.calls))
     calls = [Call(call.func, call.args, launch.dims) for call, launch in zip(one.calls, launches, strict=True)]
     weights = [name for name, buffer in one.buffers.items() if buffer.role == "weights"]
-    return features_of(calls, {name: buffer.bytes for name, buffer in one.buffers.items()}, weights, profile, flops)
+    return features_of(calls, {name: buffer.bytes for name, buffer in one.buffers.items()}, weights, profile,
+                       float(one.flops))

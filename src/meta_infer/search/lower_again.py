@@ -8,11 +8,12 @@ import numpy as np
 
 from meta_infer.backends.registry import backend_for
 from meta_infer.cost.algorithms import size_of
-from meta_infer.cost.features import Call, Features, features_of, group_flops
+from meta_infer.cost.features import Features, group_flops
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group
 from meta_infer.kernels.registry import kernels_for
-from meta_infer.search.candidate import launches_of, lowered_group
+from meta_infer.search.candidate import lowered_group
+from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.ways import Way, variant_as
 from meta_infer.support.errors import MetaInferError
 
@@ -32,9 +33,4 @@ def features_again(group: Group, way: Way, sizes: Mapping[str, int], profile: Pr
     except (MetaInferError, ArithmeticError, ValueError, LookupError):
         return None
     flops = size_of(group_flops(group), sizes)
-    lowered = lowered_group(group.label, group, lowering, layouts, sizes, flops)
-    launches = launches_of(lowered, [""] * len(lowered.calls))
-    calls = [Call(call.func, launch.args, launch.dims) for call, launch in zip(lowered.calls, launches, strict=True)]
-    weights = [name for name, buffer in lowered.buffers.items() if buffer.role == "weights"]
-    return features_of(calls, {n: buffer.bytes for n, buffer in lowered.buffers.items()}, weights, profile,
-                       float(flops))
+    return candidate_features(lowered_group(group.label, group, lowering, layouts, sizes, flops), profile)

@@ -56,8 +56,8 @@ def predict_groups(plan: Plan, profile: Profile, backend: Backend, cost: CostMod
         if key not in known:
             layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
             lowering = backend.lower(group, variant, layouts, profile)
-            one = lowered_group(group.label, group, lowering, layouts, sizes)
-            features = candidate_features(one, profile, float(size_of(group_flops(group), sizes)))
+            one = lowered_group(group.label, group, lowering, layouts, sizes, size_of(group_flops(group), sizes))
+            features = candidate_features(one, profile)
             precision = precision_of(group.values[group.outputs[0]].dtype.name)
             estimate = cost.seconds(variant.kernel, precision, features)
             known[key] = estimate.seconds + DISPATCH * len(one.calls), estimate.spread

@@ -220,10 +220,9 @@ class Timer:
         """Seconds of a way by the cost model, from what its lowered kernels do."""
         job = self._job(site, site.ways[way].variant)
         precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
-        flops = group_flops(site.group)
         total = 0.0
         for one in job.points:
-            features = candidate_features(one, self.profile, float(size_of(flops, one.sizes)))
+            features = candidate_features(one, self.profile)
             total += model.seconds(way.kernel, precision, features).seconds
         return total
 
@@ -238,7 +237,9 @@ class Timer:
         layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
         lowering = self.backend.lower(group, variant, layouts, self.profile)
         name = f"{group.label} by {way_of(group, variant)}"
-        points = tuple(lowered_group(name, group, lowering, layouts, sizes) for sizes in self.points)
+        flops = group_flops(group)
+        points = tuple(lowered_group(name, group, lowering, layouts, sizes, size_of(flops, sizes))
+                       for sizes in self.points)
         formats = {f"{side}{i}": str(layout) for side, names, own in (("in", group.inputs, variant.inputs),
                                                                       ("out", group.outputs, variant.outputs))
                    for i, layout in enumerate(own.get(n, PLAIN) for n in names) if layout != PLAIN}
