@@ -26,7 +26,9 @@ from meta_infer.search.ways import Way, way_of
 from meta_infer.search.whole import Inputs, compare_plans
 from meta_infer.support.errors import UnsupportedError
 
-_ROUNDS, _SECONDS = 21, 4.0
+_ROUNDS, _SECONDS = 21, 6.0
+_CLEARLY = 0.99
+"""Share of the default plan's time below which another plan counts as quicker."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         contenders = [replace(one, measured=seconds) for one, seconds in zip(contenders, found, strict=True)]
     except TimeOver as over:
         story.ended = story.ended or str(over)
-    story.contenders = tuple(sorted(contenders, key=lambda one: (one.measured, one.estimate)))
+    story.contenders = tuple(sorted(contenders, key=lambda one: _standing(one, contenders[-1])))
     plan = story.contenders[0].plan
     if not timer.is_replay:
         decide(timer.library, decisions_of(plan, sites, profile, timer.cpu, timer.threads))
@@ -141,17 +143,23 @@ def _with_regions(plan: Plan) -> Sequence[Plan]:
     return [plan, *(inner for region in plan.regions.values() for inner in _with_regions(region))]
 
 
+def _standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
+    """Sorts plans: what is not clearly quicker than the default plan comes after it."""
+    beats = one is default or not one.measured > _CLEARLY * default.measured or math.isinf(default.measured)
+    return not beats, one.measured, one.estimate
+
+
 def _contenders(market: Market, solved: Solved, default: Plan, most: int) -> list[Contender]:
-    """The best plan, the default one, and the best without what carries the most weight in it."""
-    found = [Contender("searched", solved.plan, solved.seconds),
-             Contender("default", default, _estimate(market, default))]
+    """The best plan, the best without what carries the most weight in it, and, last, the default one."""
+    by_rule = Contender("default", default, _estimate(market, default))
+    found = [Contender("searched", solved.plan, solved.seconds)]
     heaviest = _kernels_by_weight(market, solved)
     rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
         ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),
         *((f"without {kernel}", lambda offer, way, known, kernel=kernel: way.kernel != kernel) for kernel in heaviest),
     ]
     for name, rule in rules:
-        if len(found) >= most:
+        if len(found) + 1 >= most:
             break
         try:
             other = market.solve(rule)
@@ -159,9 +167,7 @@ def _contenders(market: Market, solved: Solved, default: Plan, most: int) -> lis
             continue
         if all(_choices(other.plan) != _choices(one.plan) for one in found):
             found.append(Contender(name, other.plan, other.seconds))
-    if _choices(found[0].plan) == _choices(found[1].plan):
-        del found[0]
-    return found[:most]
+    return [*(one for one in found if _choices(one.plan) != _choices(default)), by_rule]
 
 
 def _choices(plan: Plan) -> list[tuple[str, Way]]:

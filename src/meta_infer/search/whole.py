@@ -88,7 +88,8 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: 
 
 def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float) -> list[float]:
     """Seconds of a run of each plan, infinite of one that failed: from the library where it knows all of them, else
-    measured and remembered. Raises TimeOver in a replay that does not."""
+    measured and remembered. They count by their ratio to the last plan, round by round. Raises TimeOver in a replay
+    that does not know all."""
     built = [build_plan(plan, timer.backend, timer.profile, timer.threads) for plan in plans]
     known = timer.library.known([one.key for one in built]) if timer.library else {}
     if all(one.key in known for one in built):
@@ -96,9 +97,17 @@ def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds
     if timer.is_replay:
         raise TimeOver("whole plans")
     found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds)
-    samples = [_sample(one, turns, timer) for one, turns in zip(built, found, strict=True)]
+    samples = [_sample(one, _by_ratio(turns, found[-1]), timer) for one, turns in zip(built, found, strict=True)]
     timer.remember(samples)
     return [sample.seconds for sample in samples]
+
+
+def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...]) -> tuple[float, ...]:
+    """Times as if each round had been the base's median one."""
+    if not turns or not base:
+        return turns
+    level, _ = median_and_spread(base)
+    return tuple(level * mine / other for mine, other in zip(turns, base, strict=True))
 
 
 def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
