@@ -24,7 +24,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -38,13 +38,12 @@ from meta_infer.cost.features import group_flops
 from meta_infer.cost.floor import Floor, MachineRates, bounds, traffic
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import PLAIN, Variant
+from meta_infer.ir.group import Variant, layouts_of
 from meta_infer.kernels.kernel import Kernel
-from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.kernels.tuning import feasible, tunings
 from meta_infer.ops.registry import op_named
-from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates, lowered_group
+from meta_infer.search.candidate import Candidate, Uncompiled, compile_candidates, lowered_conversion, lowered_group
 from meta_infer.search.measure import measure
 from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import Measurement
@@ -85,7 +84,7 @@ class Contender:
 
 def lowered(case: Case, kernel: Kernel, variant: Variant, profile: Profile) -> Contender:
     group = case.group
-    layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+    layouts = layouts_of(group, variant)
     own = variant.name.removeprefix(kernel.name.partition("_")[2]).strip("_")      # 'winograd_f2' of conv_winograd
     name = kernel.name if variant.name == kernel.name else f"{kernel.name}:{own}"
     lowering = kernel.lower(group, variant, layouts, profile)
@@ -131,19 +130,8 @@ def tuned_contenders(case: Case, profile: Profile, only: str, most: int) -> tupl
 
 def _conversion(case: Case, profile: Profile) -> Contender:
     assert case.layouts is not None
-    source, target = case.layouts
-    value = case.group.values[case.group.inputs[0]]
-    size = 4 * size_of(_elements(value.shape), case.sizes)
-    buffers = {"source": MeasuredBuffer(size, "float32", "input"), "target": MeasuredBuffer(size, "float32", "output")}
-    calls = reorder(value, source, target, profile).calls
-    return Contender("reorder", {}, Uncompiled("reorder", calls, buffers, case.sizes))
-
-
-def _elements(shape: Sequence[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
+    (one,) = lowered_conversion(case.group.values[case.group.inputs[0]], *case.layouts, (case.sizes,), profile)
+    return Contender("reorder", {}, replace(one, name="reorder"))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import group_bytes, group_flops
 from meta_infer.hardware.profile import PRECISIONS, Profile
-from meta_infer.ir.group import Plan
+from meta_infer.ir.group import Plan, walk_plans
 
 
 def plan_joules(plan: Plan, profile: Profile, precision: str, seconds: float, sizes: Mapping[str, int]) -> float | None:
@@ -27,9 +27,6 @@ def plan_joules(plan: Plan, profile: Profile, precision: str, seconds: float, si
 
 def _work(plan: Plan, sizes: Mapping[str, int]) -> tuple[float, float]:
     """(multiply-accumulates, bytes in float32) of all groups."""
-    macs = sum(size_of(group_flops(planned.group), sizes) / 2 for planned in plan.groups)
-    moved = float(sum(size_of(group_bytes(planned.group), sizes) for planned in plan.groups))
-    for region in plan.regions.values():
-        inner, more = _work(region, sizes)
-        macs, moved = macs + inner, moved + more
-    return macs, moved
+    groups = [planned.group for one in walk_plans(plan) for planned in one.groups]
+    macs = sum(size_of(group_flops(group), sizes) / 2 for group in groups)
+    return macs, float(sum(size_of(group_bytes(group), sizes) for group in groups))

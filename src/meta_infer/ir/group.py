@@ -6,7 +6,7 @@ whole group in one pass. A `Plan` covers every node of a graph by exactly one gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,6 +114,11 @@ class Variant:
                                           # take as long at the chip's peak, at usual sizes; 0 when it has none
 
 
+def layouts_of(group: Group, variant: Variant) -> dict[str, Layout]:
+    """The layout of every input and output of `group` under `variant`: plain where that says nothing."""
+    return {name: PLAIN for name in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+
+
 @dataclass(frozen=True)
 class PlannedGroup:
     group: Group
@@ -133,3 +138,10 @@ class Plan:
     groups: tuple[PlannedGroup, ...]
     formats: Mapping[str, Format]
     regions: Mapping[tuple[str, int], Plan] = field(default_factory=dict)
+
+
+def walk_plans(plan: Plan) -> Iterator[Plan]:
+    """A plan and those of its regions, outer before inner."""
+    yield plan
+    for region in plan.regions.values():
+        yield from walk_plans(region)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant, layouts_of
 from meta_infer.ir.pooling import sized_while_running
 from meta_infer.ir.program import BufferDecl, Command, Copy, InputDim, Program, SetDim
 from meta_infer.ir.shapes import Expr, Symbol, product, symbols_of
@@ -83,7 +83,7 @@ class Lowerer:
 
     def _lower_kernel(self, planned: PlannedGroup, plan: Plan, commands: list[Command], place: Place) -> None:
         group, variant = planned.group, planned.variant
-        layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+        layouts = layouts_of(group, variant)
         lowering = self.lower_group(group, variant, layouts, self.profile)
         used = {a for call in lowering.calls for a in call.args}
         args = {n: self.buffer(plan, commands, n, layouts[n]) for n in group.inputs if n in used}

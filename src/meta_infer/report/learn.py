@@ -22,12 +22,12 @@ from meta_infer.cost.features import Features
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group
-from meta_infer.ir.group_text import group_text, structure_hash
 from meta_infer.ir.shapes import symbols_of
 from meta_infer.library.samples import IN_NETWORK, Sample
 from meta_infer.report.plain_table import plain_table
 from meta_infer.report.profile import PartTime
 from meta_infer.report.units import seconds_text
+from meta_infer.search.described import described
 from meta_infer.search.lower_again import features_again
 from meta_infer.search.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.ways import Way
@@ -67,14 +67,10 @@ def _way(row: Mapping[str, Any]) -> Way:
 
 
 def _described(group: Group, row: Mapping[str, Any], sizes: Mapping[str, int], origin: Origin) -> Sample:
-    layouts = {f"{side}{i}": text for side in ("in", "out") for i, text in enumerate(row[side]) if text != "plain"}
     used = {s.name for value in group.values.values() for dim in value.shape for s in symbols_of(dim)}
-    first = group.in_value(0) if group.anchor.inputs else None
-    sample = Sample(row["kernel"], row["variant"], op=group.anchor.op, group=group_text(group),
-                    structure=structure_hash(group), knobs=dict(row["knobs"]), layouts=layouts,
-                    precision=first.dtype.name if first else "float32", isa=origin.isa, cpu=origin.cpu,
-                    threads=origin.threads, sizes={n: sizes[n] for n in sorted(used & set(sizes))}, place=IN_NETWORK,
-                    protocol=VERSION, compiler=origin.compiler)
+    sample = replace(described(group, _way(row)), isa=origin.isa, cpu=origin.cpu, threads=origin.threads,
+                     sizes={n: sizes[n] for n in sorted(used & set(sizes))}, place=IN_NETWORK, protocol=VERSION,
+                     compiler=origin.compiler)
     parts = {name: value for name, value in asdict(sample).items() if name not in ("features", "turns", "seconds")}
     text = json.dumps([origin.model, parts], sort_keys=True)
     return replace(sample, key=hashlib.sha256(text.encode()).hexdigest()[:32])

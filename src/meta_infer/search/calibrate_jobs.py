@@ -10,20 +10,18 @@ from itertools import islice
 from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import group_flops
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.group_text import group_text, structure_hash
-from meta_infer.ir.shapes import product
+from meta_infer.ir.group import Group, Variant, layouts_of
 from meta_infer.kernels.kernel import Refusal
-from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.kernels.registry import kernel_named, kernels_for
 from meta_infer.library.samples import Sample
 from meta_infer.search.calibrate_cases import Case
 from meta_infer.search.calibration import Job
-from meta_infer.search.candidate import MeasuredBuffer, Role, Uncompiled, lowered_group
+from meta_infer.search.candidate import Uncompiled, lowered_conversion, lowered_group
 from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.default_plan import RISK_LIMIT
+from meta_infer.search.described import described
 from meta_infer.search.launch_probe import launch_probe
-from meta_infer.search.ways import moves
+from meta_infer.search.ways import moves, way_of
 
 _MOST = 4
 """Variants of a case, beside one with other knobs."""
@@ -87,17 +85,12 @@ def lowered(choice: Choice, profile: Profile) -> Job:
     case, variant = choice.case, choice.variant
     if variant is None:
         assert case.layouts is not None
-        one = _conversion(case.group, *case.layouts, profile)
-        described = Sample("reorder", "reorder", op="Reorder", group=one.name)
+        (one,) = lowered_conversion(case.group.values[case.group.inputs[0]], *case.layouts, ({},), profile)
+        sample = Sample("reorder", "reorder", op="Reorder", group=one.name)
     else:
         one = _kernel(case.group, variant, profile)
-        formats = {f"{side}{i}": str(layout) for side, names, own in (
-            ("in", case.group.inputs, variant.inputs), ("out", case.group.outputs, variant.outputs))
-            for i, layout in enumerate(own.get(name, PLAIN) for name in names) if layout != PLAIN}
-        described = Sample(variant.kernel, variant.name, op=case.group.anchor.op, group=group_text(case.group),
-                           structure=structure_hash(case.group), knobs=dict(variant.knobs), layouts=formats,
-                           precision=computed_in(case.group))
-    return Job(one, replace(described, features=candidate_features(one, profile).numbers()))
+        sample = described(case.group, way_of(case.group, variant))
+    return Job(one, replace(sample, features=candidate_features(one, profile).numbers()))
 
 
 def launch_job(chunks: int, profile: Profile) -> Job:
@@ -107,25 +100,8 @@ def launch_job(chunks: int, profile: Profile) -> Job:
                            features=candidate_features(one, profile).numbers()))
 
 
-def computed_in(group: Group) -> str:
-    """Name of the dtype that a group computes in: that of what its anchor reads first."""
-    return group.values[group.anchor.inputs[0]].dtype.name
-
-
 def _kernel(group: Group, variant: Variant, profile: Profile) -> Uncompiled:
-    layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+    layouts = layouts_of(group, variant)
     lowering = kernel_named(variant.kernel).lower(group, variant, layouts, profile)
     name = f"{group.anchor.op} by {variant.kernel}"
     return lowered_group(name, group, lowering, layouts, {}, size_of(group_flops(group), {}))
-
-
-def _conversion(group: Group, source: Layout, target: Layout, profile: Profile) -> Uncompiled:
-    value = group.values[group.inputs[0]]
-    calls = reorder(value, source, target, profile).calls
-    buffers = {}
-    roles: tuple[tuple[str, Layout, Role], ...] = (("source", source, "input"), ("target", target, "output"))
-    for name, layout, role in roles:
-        count = size_of(product(layout.physical(value.shape)), {})
-        buffers[name] = MeasuredBuffer(count * value.dtype.bytes, value.dtype.name, role)
-    shape = ", ".join(map(str, value.shape))
-    return Uncompiled(f"Reorder({value.dtype}[{shape}]) {source} -> {target}", calls, buffers)

@@ -9,9 +9,13 @@ from typing import Literal
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.emit_c import emit_module, emit_unit
 from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.cost.algorithms import size_of
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.graph import Value
 from meta_infer.ir.group import PLAIN, Group, Layout
 from meta_infer.ir.shapes import evaluate, product, symbols_of
 from meta_infer.kernels.kernel import KernelCall, Lowering
+from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.support.dtypes import dtype_of
 
 Role = Literal["weights", "input", "output"]
@@ -89,6 +93,20 @@ def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[
         buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
     used = {arg for call in lowering.calls for arg in call.args}
     return Uncompiled(name, lowering.calls, {n: b for n, b in buffers.items() if n in used}, sizes, flops)
+
+
+def lowered_conversion(value: Value, source: Layout, target: Layout, points: Sequence[Mapping[str, int]],
+                       profile: Profile) -> tuple[Uncompiled, ...]:
+    """The conversion of a tensor from one layout to another, for each of these values of its symbols."""
+    calls = reorder(value, source, target, profile).calls
+    name = f"Reorder({value.dtype}[{', '.join(map(str, value.shape))}]) {source} -> {target}"
+
+    def buffer(layout: Layout, role: Role, sizes: Mapping[str, int]) -> MeasuredBuffer:
+        elements = size_of(product(layout.physical(value.shape)), sizes)
+        return MeasuredBuffer(elements * value.dtype.bytes, value.dtype.name, role)
+
+    return tuple(Uncompiled(name, calls, {"source": buffer(source, "input", sizes),
+                                          "target": buffer(target, "output", sizes)}, sizes) for sizes in points)
 
 
 def _largest_found(group: Group, lowering: Lowering) -> dict[str, int]:

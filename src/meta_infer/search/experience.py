@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import Group, Plan, Variant
+from meta_infer.ir.group import Group, Plan, Variant, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.kernels.kernel import KnobValue, Refusal
 from meta_infer.kernels.registry import kernel_named
@@ -86,7 +86,7 @@ def _stem(name: str) -> str:
 def decisions_of(plan: Plan, sites: Mapping[str, Site], profile: Profile, cpu: str, threads: int) -> Iterator[Decision]:
     """What a plan took for each distinct group that was timed, and what it was quicker than."""
     done: set[str] = set()
-    for planned in plan.groups:
+    for planned in (planned for one in walk_plans(plan) for planned in one.groups):
         text, way = group_text(planned.group), way_of(planned.group, planned.variant)
         site = sites.get(text)
         if site is None or text in done or way not in site.ways or site.ways[way].measured is None:
@@ -95,13 +95,9 @@ def decisions_of(plan: Plan, sites: Mapping[str, Site], profile: Profile, cpu: s
         known = site.ways[way]
         rivals = sorted((other.measured, rival) for rival, other in site.ways.items()
                         if rival != way and other.measured is not None)
-        layouts = {f"{side}{i}": layout for side, names in (("in", way.inputs), ("out", way.outputs))
-                   for i, layout in enumerate(names) if layout != "plain"}
-        yield Decision(site.structure, capabilities(profile), text, way.kernel, way.variant, dict(way.knobs), layouts,
-                       known.seconds, len(rivals), str(rivals[0][1]) if rivals else "",
+        yield Decision(site.structure, capabilities(profile), text, way.kernel, way.variant, dict(way.knobs),
+                       way.layouts, known.seconds, len(rivals), str(rivals[0][1]) if rivals else "",
                        rivals[0][0] if rivals else math.inf, plan.graph.name, threads, cpu, known.key)
-    for region in plan.regions.values():
-        yield from decisions_of(region, sites, profile, cpu, threads)
 
 
 def decide(library: Library | None, decisions: Iterable[Decision]) -> None:

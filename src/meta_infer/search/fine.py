@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from meta_infer.cost.model import CostModel
 from meta_infer.ir.graph import Value
-from meta_infer.ir.group import Group, Layout, Variant
+from meta_infer.ir.group import Group, Layout, Variant, walk_plans
 from meta_infer.kernels.guess import value_bytes
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.search.coarse import Keeps, anything
@@ -51,7 +51,6 @@ class Market:
     limits: Limits = field(default_factory=Limits)
     keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
-    wanted: set[Converted] = field(default_factory=set)
 
     def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True) -> Solved:
         """The best plan at the prices of now, of the ways that are `allowed` and did not fail.
@@ -86,7 +85,7 @@ class Market:
     def conversions_of(self, solved: Solved) -> set[Converted]:
         """Conversions that a plan makes."""
         found: set[Converted] = set()
-        for plan in (solved.plan, *solved.plan.regions.values()):
+        for plan in walk_plans(solved.plan):
             for planned in plan.groups:
                 for name, layout in planned.variant.inputs.items():
                     made = plan.formats.get(name)
@@ -140,8 +139,8 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, s
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
-    """Untimed ways worth timing: the chosen one, what did best
-    elsewhere, and where nothing did, of all that were guessed to come near the `rivals` best."""
+    """Untimed ways worth timing: the chosen one, what did best elsewhere, and where nothing did, the `rivals` best of
+    all that were guessed to come near."""
     ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
                     key=lambda item: item[:2])
     least = ranked[0][0]

@@ -15,7 +15,7 @@ from typing import Any
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
-from meta_infer.ir.group import Group, Layout, Plan
+from meta_infer.ir.group import Group, Layout, Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.default_plan import Variants
@@ -31,14 +31,12 @@ _UNPRICED = 1e-6
 def locked_choices(plan: Plan) -> list[dict[str, Any]]:
     """One entry for every group of a plan and of its regions."""
     found = []
-    for planned in plan.groups:
+    for planned in (planned for one in walk_plans(plan) for planned in one.groups):
         way = way_of(planned.group, planned.variant)
         if way.kernel not in ("view", "region"):
             found.append({"nodes": [key_of(node) for node in planned.group.nodes], "group": _hash(planned.group),
                           "kernel": way.kernel, "variant": way.variant, "inputs": list(way.inputs),
                           "outputs": list(way.outputs), "knobs": dict(way.knobs)})
-    for region in plan.regions.values():
-        found += locked_choices(region)
     return found
 
 

@@ -10,7 +10,7 @@ from meta_infer.backends.registry import backend_for
 from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import Features, group_flops
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import PLAIN, Group
+from meta_infer.ir.group import Group, layouts_of
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.search.candidate import lowered_group
 from meta_infer.search.candidate_features import candidate_features
@@ -26,7 +26,7 @@ def features_again(group: Group, way: Way, sizes: Mapping[str, int], profile: Pr
     variant = variant_as(way, group, offered, profile)
     if variant is None:
         return None
-    layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+    layouts = layouts_of(group, variant)
     try:
         with np.errstate(all="ignore"):                       # large constants are zeros here, whatever they were
             lowering = backend_for(profile).lower(group, variant, layouts, profile)

@@ -11,12 +11,10 @@ from meta_infer.cost.features import group_flops
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Value
-from meta_infer.ir.group import PLAIN, Layout, Plan
+from meta_infer.ir.group import Layout, Plan, layouts_of
 from meta_infer.ir.group_text import group_text
-from meta_infer.ir.shapes import product
-from meta_infer.kernels.movement.reorder import reorder
 from meta_infer.lower.views import slice_view_offset
-from meta_infer.search.candidate import MeasuredBuffer, Uncompiled, lowered_group
+from meta_infer.search.candidate import lowered_conversion, lowered_group
 from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.ways import Way, way_of
 
@@ -54,7 +52,7 @@ def predict_groups(plan: Plan, profile: Profile, backend: Backend, cost: CostMod
             continue
         key = group_text(group), way_of(group, variant)
         if key not in known:
-            layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+            layouts = layouts_of(group, variant)
             lowering = backend.lower(group, variant, layouts, profile)
             one = lowered_group(group.label, group, lowering, layouts, sizes, size_of(group_flops(group), sizes))
             features = candidate_features(one, profile)
@@ -69,13 +67,7 @@ def predict_groups(plan: Plan, profile: Profile, backend: Backend, cost: CostMod
 
 def _conversion(value: Value, source: Layout, target: Layout, profile: Profile, cost: CostModel,
                 sizes: Mapping[str, int]) -> tuple[float, float]:
-    calls = reorder(value, source, target, profile).calls
-    buffers = {"source": MeasuredBuffer(_bytes(value, source, sizes), value.dtype.name, "input"),
-               "target": MeasuredBuffer(_bytes(value, target, sizes), value.dtype.name, "output")}
-    features = candidate_features(Uncompiled("reorder", calls, buffers, sizes), profile)
+    (one,) = lowered_conversion(value, source, target, (sizes,), profile)
+    features = candidate_features(one, profile)
     estimate = cost.seconds("reorder", precision_of(value.dtype.name), features)
     return estimate.seconds + DISPATCH, estimate.spread
-
-
-def _bytes(value: Value, layout: Layout, sizes: Mapping[str, int]) -> int:
-    return size_of(product(layout.physical(value.shape)), sizes) * value.dtype.bytes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from meta_infer.cost.model import CostModel
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import Plan
+from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.budget import Budget
 from meta_infer.search.coarse import Keeps, anything, coarse
@@ -129,7 +129,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
 
 def _add_default(default: Plan, market: Market) -> None:
     """Makes sure that the ways of the default plan are among those that may be timed."""
-    for plan in _with_regions(default):
+    for plan in walk_plans(default):
         for planned in plan.groups:
             site = market.sites.get(group_text(planned.group))
             if site is None or planned.variant.kernel in ("view", "region"):
@@ -137,10 +137,6 @@ def _add_default(default: Plan, market: Market) -> None:
             variant = market.translated.as_site(site, way_of(planned.group, planned.variant))
             if variant is not None:
                 site.add(variant, market.guesses.seconds(site.group, variant))
-
-
-def _with_regions(plan: Plan) -> Sequence[Plan]:
-    return [plan, *(inner for region in plan.regions.values() for inner in _with_regions(region))]
 
 
 def _standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
@@ -171,13 +167,13 @@ def _contenders(market: Market, solved: Solved, default: Plan, most: int) -> lis
 
 
 def _choices(plan: Plan) -> list[tuple[str, Way]]:
-    return [(group.group.outputs[0], way_of(group.group, group.variant)) for one in _with_regions(plan)
+    return [(group.group.outputs[0], way_of(group.group, group.variant)) for one in walk_plans(plan)
             for group in one.groups]
 
 
 def _estimate(market: Market, plan: Plan) -> float:
     total = 0.0
-    for one in _with_regions(plan):
+    for one in walk_plans(plan):
         for planned in one.groups:
             site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
             if site is not None and way in site.ways and not is_view(planned.group, planned.variant):

@@ -18,22 +18,20 @@ from meta_infer.cost.features import group_flops
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
-from meta_infer.ir.group import PLAIN, Layout, Variant
-from meta_infer.ir.shapes import product
-from meta_infer.kernels.movement.reorder import reorder
+from meta_infer.ir.group import Layout, Variant, layouts_of
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
 from meta_infer.search.candidate import (
     Candidate,
-    MeasuredBuffer,
-    Role,
     Uncompiled,
     compile_candidates,
     launches_of,
+    lowered_conversion,
     lowered_group,
     source_of,
 )
 from meta_infer.search.candidate_features import candidate_features
+from meta_infer.search.described import described
 from meta_infer.search.measure import measure, measured_cpu
 from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import OK, Measurement, key_of_parts
@@ -72,7 +70,7 @@ class _Job:
     name: str
     points: tuple[Uncompiled, ...]
     keys: tuple[str, ...]
-    described: Sample
+    sample: Sample
 
 
 @dataclass
@@ -192,9 +190,9 @@ class Timer:
         for key, lowered, one in zip(job.keys, job.points, points, strict=True):
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
-            described = replace(job.described, isa=str(self.profile.isa), compiler=self._compiler, dims=dims,
-                                sizes=dict(lowered.sizes))
-            samples.append(sample_of(described, None, scaled, key, self.threads, self.cpu))
+            known = replace(job.sample, isa=str(self.profile.isa), compiler=self._compiler, dims=dims,
+                            sizes=dict(lowered.sizes))
+            samples.append(sample_of(known, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples
 
@@ -234,38 +232,28 @@ class Timer:
 
     def _lowered(self, site: Site, variant: Variant) -> _Job:
         group = site.group
-        layouts = {n: PLAIN for n in (*group.inputs, *group.outputs)} | {**variant.inputs, **variant.outputs}
+        layouts = layouts_of(group, variant)
         lowering = self.backend.lower(group, variant, layouts, self.profile)
-        name = f"{group.label} by {way_of(group, variant)}"
+        way = way_of(group, variant)
+        name = f"{group.label} by {way}"
         flops = group_flops(group)
         points = tuple(lowered_group(name, group, lowering, layouts, sizes, size_of(flops, sizes))
                        for sizes in self.points)
-        formats = {f"{side}{i}": str(layout) for side, names, own in (("in", group.inputs, variant.inputs),
-                                                                      ("out", group.outputs, variant.outputs))
-                   for i, layout in enumerate(own.get(n, PLAIN) for n in names) if layout != PLAIN}
-        return self._described(name, points, Sample(
-            variant.kernel, variant.name, op=group.anchor.op, group=site.text, structure=site.structure,
-            knobs=dict(variant.knobs), layouts=formats))
+        return self._described(name, points, described(group, way))
 
     def _conversion(self, one: Converted) -> _Job:
         value = Value("value", one.dtype, one.shape)
-        lowering, points = reorder(value, one.source, one.target, self.profile), []
-        for sizes in self.points:
-            def buffer(layout: Layout, role: Role, sizes: Mapping[str, int] = sizes) -> MeasuredBuffer:
-                elements = size_of(product(layout.physical(one.shape)), sizes)
-                return MeasuredBuffer(elements * one.dtype.bytes, one.dtype.name, role)
+        points = lowered_conversion(value, one.source, one.target, self.points, self.profile)
+        name = points[0].name
+        return self._described(name, points, Sample("reorder", "reorder", op="Reorder", group=name))
 
-            buffers = {"source": buffer(one.source, "input"), "target": buffer(one.target, "output")}
-            points.append(Uncompiled(str(one), lowering.calls, buffers, sizes))
-        return self._described(str(one), tuple(points), Sample("reorder", "reorder", op="Reorder", group=str(one)))
-
-    def _described(self, name: str, points: tuple[Uncompiled, ...], described: Sample) -> _Job:
+    def _described(self, name: str, points: tuple[Uncompiled, ...], sample: Sample) -> _Job:
         isa, keys = str(self.profile.isa), []
         source = source_of(points[0], isa)
         for one in points:
             launches = launches_of(one, [f"kernel_{i}" for i in range(len(one.calls))])
             keys.append(key_of_parts(source, launches, one.buffers, isa, self._compiler, self.threads, self.cpu))
-        return _Job(name, points, tuple(keys), described)
+        return _Job(name, points, tuple(keys), sample)
 
 
 def _together(points: Sequence[Measurement]) -> list[float]:

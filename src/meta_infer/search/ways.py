@@ -22,6 +22,12 @@ class Way:
     outputs: tuple[str, ...]
     knobs: tuple[tuple[str, KnobValue], ...] = ()
 
+    @property
+    def layouts(self) -> dict[str, str]:
+        """Those that are not plain, by place: 'in0', 'out0' -> 'b8@1'. So the library has them."""
+        return {f"{side}{i}": layout for side, layouts in (("in", self.inputs), ("out", self.outputs))
+                for i, layout in enumerate(layouts) if layout != str(PLAIN)}
+
     def __str__(self) -> str:
         knobs = " ".join(f"{name}={value}" for name, value in self.knobs)
         return f"{self.kernel}/{self.variant} {knobs}".rstrip()
