@@ -8,7 +8,6 @@ shape-changing ops, LSTM, GRU and control flow, stands alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from meta_infer.ir.graph import Graph, Node, Value, walk_graphs
 from meta_infer.ir.group import Group
 from meta_infer.passes.fuse_elementwise import fuse_elementwise
 from meta_infer.passes.fuse_epilogue import ANCHORS, Flow, flow_of, fuse_epilogue, is_elementwise, leaving
+from meta_infer.passes.group_order import order_of
 from meta_infer.passes.rewrite import key_of
-from meta_infer.support.errors import InternalError
 
 
 def propose_covers(graph: Graph, disabled: frozenset[str] = frozenset(),
@@ -96,26 +95,5 @@ def _ordered(flow: Flow, groups: list[frozenset[str]]) -> list[list[Node]]:
 
     Raises InternalError when groups depend on each other in a cycle.
     """
-    holder = {key: i for i, keys in enumerate(groups) for key in keys}
-    waits = []
-    for i, keys in enumerate(groups):
-        reads = {name for key in keys for name in flow.nodes[key].reads}
-        waits.append({holder[flow.makers[name]] for name in reads if name in flow.makers} - {i})
-    after: dict[int, list[int]] = {}
-    for i, needed in enumerate(waits):
-        for other in needed:
-            after.setdefault(other, []).append(i)
-    last = [max(flow.places[key] for key in keys) for keys in groups]
-    ready = [(last[i], i) for i, needed in enumerate(waits) if not needed]
-    heapify(ready)
-    order = []
-    while ready:
-        _, i = heappop(ready)
-        order.append([flow.nodes[key] for key in sorted(groups[i], key=lambda key: flow.places[key])])
-        for other in after.get(i, []):
-            waits[other].discard(i)
-            if not waits[other]:
-                heappush(ready, (last[other], other))
-    if len(order) != len(groups):
-        raise InternalError("groups depend on each other in a cycle", what=f"graph {flow.graph.name!r}")
-    return order
+    nodes = [[flow.nodes[key] for key in sorted(keys, key=lambda key: flow.places[key])] for keys in groups]
+    return [nodes[i] for i in order_of(flow.graph, nodes)]

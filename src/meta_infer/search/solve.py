@@ -19,10 +19,10 @@ from ortools.sat.python import cp_model
 
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.passes.group_order import cycle_of, in_order
 from meta_infer.passes.moves import apply_moves
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.live_bytes import LiveBytes
-from meta_infer.search.order import cycle_of, in_order
 from meta_infer.search.space import Offer, Space, moved_key
 from meta_infer.support.errors import UnsupportedError
 
