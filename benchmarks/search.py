@@ -44,8 +44,8 @@ from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
-from meta_infer.search.search import Searched
 from meta_infer.search.search_plan import SearchRequest, search_plan
+from meta_infer.search.story import Searched
 from meta_infer.search.whole import build_plan, time_plans
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meta_infer.report.plain_table import plain_table
 from meta_infer.report.units import count_text, seconds_text
-from meta_infer.search.search import Story
+from meta_infer.search.story import Story
 
 
 def search_rows(story: Story) -> dict[str, Any]:

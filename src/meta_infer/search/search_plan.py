@@ -16,9 +16,10 @@ from meta_infer.search.budget import BUDGETS
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.guesses import roofline_model
-from meta_infer.search.search import Searched, search
+from meta_infer.search.search import search
 from meta_infer.search.solve import Limits
 from meta_infer.search.space import make_space
+from meta_infer.search.story import Searched
 from meta_infer.search.timing import Timer
 from meta_infer.search.tune_points import tune_points
 from meta_infer.support.switches import read_switches

@@ -1,0 +1,69 @@
+"""The whole plans that run against each other at the end of a search, and which of them wins."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from meta_infer.ir.group import Plan, walk_plans
+from meta_infer.ir.group_text import group_text
+from meta_infer.search.fine import Market, is_view
+from meta_infer.search.sites import Known
+from meta_infer.search.solve import Solved
+from meta_infer.search.space import ANCHORS, Offer
+from meta_infer.search.story import Contender
+from meta_infer.search.ways import Way, way_of
+from meta_infer.support.errors import UnsupportedError
+
+_CLEARLY = 0.99
+"""Share of the default plan's time below which another plan counts as quicker."""
+
+
+def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
+    """Sorts plans: what is not clearly quicker than the default plan comes after it."""
+    beats = one is default or not one.measured > _CLEARLY * default.measured or math.isinf(default.measured)
+    return not beats, one.measured, one.estimate
+
+
+def contenders_of(market: Market, solved: Solved, default: Plan, most: int) -> list[Contender]:
+    """The best plan, the best without what carries the most weight in it, and, last, the default one."""
+    by_rule = Contender("default", default, _estimate(market, default))
+    found = [Contender("searched", solved.plan, solved.seconds)]
+    heaviest = _kernels_by_weight(market, solved)
+    rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
+        ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),
+        *((f"without {kernel}", lambda offer, way, known, kernel=kernel: way.kernel != kernel) for kernel in heaviest),
+    ]
+    for name, rule in rules:
+        if len(found) + 1 >= most:
+            break
+        try:
+            other = market.solve(rule)
+        except UnsupportedError:
+            continue
+        if all(choices_of(other.plan) != choices_of(one.plan) for one in found):
+            found.append(Contender(name, other.plan, other.seconds))
+    return [*(one for one in found if choices_of(one.plan) != choices_of(default)), by_rule]
+
+
+def choices_of(plan: Plan) -> list[tuple[str, Way]]:
+    return [(group.group.outputs[0], way_of(group.group, group.variant)) for one in walk_plans(plan)
+            for group in one.groups]
+
+
+def _estimate(market: Market, plan: Plan) -> float:
+    total = 0.0
+    for one in walk_plans(plan):
+        for planned in one.groups:
+            site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
+            if site is not None and way in site.ways and not is_view(planned.group, planned.variant):
+                total += market.guesses.corrected(way, site.ways[way])
+    return total
+
+
+def _kernels_by_weight(market: Market, solved: Solved) -> list[str]:
+    weight: Counter[str] = Counter()
+    for site, way, count in market.parts(solved).values():
+        weight[way.kernel] += count * market.guesses.corrected(way, site.ways[way])     # type: ignore[assignment]
+    return [kernel for kernel, _ in weight.most_common()]
