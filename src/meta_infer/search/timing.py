@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.algorithms import size_of
-from meta_infer.cost.features import group_flops
+from meta_infer.cost.features import Features, group_flops
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
@@ -96,6 +96,7 @@ class Timer:
     recalled: int = 0
     _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
+    _features: dict[str, Features] = field(default_factory=dict)
     cpu: str = field(default_factory=measured_cpu)
     _compiler: str = field(default_factory=lambda: find_compiler().version)
 
@@ -191,7 +192,7 @@ class Timer:
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
             known = replace(job.sample, isa=str(self.profile.isa), compiler=self._compiler, dims=dims,
-                            sizes=dict(lowered.sizes))
+                            sizes=dict(lowered.sizes), features=self._features_of(key, lowered).numbers())
             samples.append(sample_of(known, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples
@@ -218,11 +219,14 @@ class Timer:
         """Seconds of a way by the cost model, from what its lowered kernels do."""
         job = self._job(site, site.ways[way].variant)
         precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
-        total = 0.0
-        for one in job.points:
-            features = candidate_features(one, self.profile)
-            total += model.seconds(way.kernel, precision, features).seconds
-        return total
+        return sum(model.seconds(way.kernel, precision, self._features_of(key, one)).seconds
+                   for key, one in zip(job.keys, job.points, strict=True))
+
+    def _features_of(self, key: str, one: Uncompiled) -> Features:
+        """What the cost model reads off the loops of one point of a job, which are walked once."""
+        if key not in self._features:
+            self._features[key] = candidate_features(one, self.profile)
+        return self._features[key]
 
     def _job(self, site: Site, variant: Variant) -> _Job:
         key = site.text, way_of(site.group, variant)
