@@ -58,12 +58,12 @@ def _estimate(market: Market, plan: Plan) -> float:
         for planned in one.groups:
             site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
             if site is not None and way in site.ways and not is_view(planned.group, planned.variant):
-                total += market.guesses.corrected(way, site.ways[way])
+                total += market.price(site.text, way, site.ways[way])
     return total
 
 
 def _kernels_by_weight(market: Market, solved: Solved) -> list[str]:
     weight: Counter[str] = Counter()
     for site, way, count in market.parts(solved).values():
-        weight[way.kernel] += count * market.guesses.corrected(way, site.ways[way])     # type: ignore[assignment]
+        weight[way.kernel] += count * market.price(site.text, way, site.ways[way])     # type: ignore[assignment]
     return [kernel for kernel, _ in weight.most_common()]

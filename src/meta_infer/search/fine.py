@@ -14,9 +14,10 @@ from meta_infer.ir.group import Group, Layout, Variant, walk_plans
 from meta_infer.kernels.guess import value_bytes
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.search.coarse import Keeps, anything
+from meta_infer.search.context import Context
 from meta_infer.search.guesses import Guesses
 from meta_infer.search.sites import Known, Site, Translated
-from meta_infer.search.solve import Limits, Priced, Solved, solve
+from meta_infer.search.solve import WORK, Limits, Priced, Solved, solve
 from meta_infer.search.space import Offer, Space
 from meta_infer.search.timing import Converted, TimeOver, Timer
 from meta_infer.search.ways import Way, way_of
@@ -51,20 +52,26 @@ class Market:
     limits: Limits = field(default_factory=Limits)
     keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
+    context: Context = field(default_factory=Context)
 
-    def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True) -> Solved:
+    def price(self, text: str, way: Way, known: Known) -> float:
+        """Seconds of a way of the site `text`: timed, or guessed, and as it is in place where that was seen."""
+        return self.context.price(text, way, self.guesses.corrected(way, known))
+
+    def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True,
+              work: float = WORK) -> Solved:
         """The best plan at the prices of now, of the ways that are `allowed` and did not fail.
 
-        Raises UnsupportedError where these cover no plan.
+        `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan.
         """
         def prices(offer: Offer) -> list[Priced]:
             if offer.is_free:
                 return [Priced(variant, 0.0) for variant in offer.variants]
-            return [Priced(variant, 0.0 if is_view(offer.group, variant) else self.guesses.corrected(way, known))
+            return [Priced(variant, 0.0 if is_view(offer.group, variant) else self.price(offer.text, way, known))
                     for variant, way, known in self.translated.ways(offer)
                     if known.measured != math.inf and allowed(offer, way, known)]
 
-        return solve(self.space, prices, self.conversion, self.limits)
+        return solve(self.space, prices, self.conversion, self.limits, work)
 
     def conversion(self, value: Value, source: Layout, target: Layout) -> float | None:
         if not conversion_exists(source, target):

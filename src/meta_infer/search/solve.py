@@ -27,7 +27,7 @@ from meta_infer.search.space import Offer, Space, moved_key
 from meta_infer.support.errors import UnsupportedError
 
 _UNIT = 1e-8
-_WORK = 60.0
+WORK = 60.0
 """Deterministic time (about seconds) after which the best plan so far is taken, with its gap."""
 
 
@@ -75,7 +75,7 @@ class Solved:
 
 
 def solve(space: Space, prices: Prices, conversion: Conversion, limits: Limits = NO_LIMITS,
-          work: float = _WORK) -> Solved:
+          work: float = WORK) -> Solved:
     """The cheapest plan of a space, with those of its regions.
 
     Raises UnsupportedError when nothing fits the limits.
