@@ -8,7 +8,7 @@ from typing import Any
 
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import BuildConfig, make_config
-from meta_infer.custom import load_custom_ops
+from meta_infer.custom import load_custom
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
@@ -85,9 +85,8 @@ def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
 
 def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     check_pass_names(config.disable)
+    load_custom(config.custom)
     check_kernel_names(config.exclude)
-    for file in config.custom:
-        load_custom_ops(file)
     chip = load_profile(config.hardware)
     here = load_profile("native")
     hosts = target_profiles(chip if chip.backend else here, config.isa)

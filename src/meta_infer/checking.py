@@ -10,7 +10,7 @@ from pathlib import Path
 
 from meta_infer.api import build_from
 from meta_infer.build_config import BuildConfig, stored_config
-from meta_infer.custom import load_custom_ops
+from meta_infer.custom import load_custom
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.ir.graph import Graph
@@ -52,8 +52,7 @@ def compare(package: str | Path, model: str | Path | None = None, *, reference: 
 def _config_of(package: Package, model: str | Path | None) -> BuildConfig:
     """What the package was built with; `model` replaces a file that has moved. Raises UsageError when there is none."""
     config = stored_config(bytes(package.check(CONFIG)).decode(), f"package {package.path}")
-    for file in config.custom:
-        load_custom_ops(file)
+    load_custom(config.custom)
     path = Path(model) if model is not None else config.model
     if not path.exists():
         raise UsageError("does not exist", what=f"model {path}", hint="give the ONNX file with --model")

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from meta_infer import load
 from meta_infer.cli.main import main
-from meta_infer.custom import load_custom_ops
+from meta_infer.custom import load_custom
 from meta_infer.support.errors import UsageError
 
 PAGE = Path(__file__).parents[2] / "docs" / "custom-ops.md"
@@ -81,13 +81,13 @@ def test_a_file_that_is_wrong(text: str, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(text)
     with pytest.raises(UsageError, match=re.escape(problem)) as caught:
-        load_custom_ops(path)
+        load_custom([path])
     assert str(path) in str(caught.value)
 
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
-        load_custom_ops(tmp_path / "none.py")
+        load_custom([tmp_path / "none.py"])
 
 
 def test_a_fault_in_the_c_text_is_the_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

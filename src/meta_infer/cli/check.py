@@ -61,10 +61,9 @@ def check(
                          hint="meta-infer check model.onnx --hardware edge_npu_v2")
     if model is not None:
         from meta_infer.cli.check_model import check_model
-        from meta_infer.custom import load_custom_ops
+        from meta_infer.custom import load_custom
 
-        for file in custom or []:
-            load_custom_ops(file)
+        load_custom(custom or [])
         if not check_model(model, hardware, shape or [], checklist, explain, as_json):
             raise typer.Exit(BLOCKED)
         return

@@ -140,8 +140,8 @@ def _stmt(stmt: Stmt, pad: str) -> Iterator[str]:
             yield f"{pad}prefetch({buffer.name}, {print_expr(index)})"
         case Fence():
             yield f"{pad}fence()"
-        case Source(text=text, values=values, buffers=buffers):
-            given = [f"{name} = {print_expr(value)}" for name, value in values]
+        case Source(text=text, values=values, buffers=buffers, macros=macros):
+            given = [f"{name} = {print_expr(value)}" for name, value in values] + [f"{n} = {v}" for n, v in macros]
             yield f"{pad}source({', '.join([*(f'{name} = {held.name}' for name, held in buffers), *given])}):"
             yield from (f"{inner}{line}".rstrip() for line in text.splitlines())
         case _:

@@ -137,6 +137,7 @@ KERNELS: tuple[Kernel, ...] = (
 
 
 _CUSTOM: dict[str, Kernel] = {}
+_RIVALS: dict[str, tuple[Kernel, str]] = {}
 
 
 def add_custom(kernel: Kernel) -> None:
@@ -144,14 +145,39 @@ def add_custom(kernel: Kernel) -> None:
     _CUSTOM[kernel.name] = kernel
 
 
+def add_rival(kernel: Kernel, digest: str) -> None:
+    """Let `kernel`, which a user brings for an op that exists, be chosen beside the others until `drop_rivals`.
+
+    `digest` stands for its source. Raises ValueError when there is a kernel of that name.
+    """
+    if kernel.name in _RIVALS or any(known.name == kernel.name for known in (*KERNELS, *_CUSTOM.values())):
+        raise ValueError(f"kernel {kernel.name!r} exists already")
+    _RIVALS[kernel.name] = kernel, digest
+
+
+def drop_rivals() -> None:
+    """Forget the kernels that an earlier build was given."""
+    _RIVALS.clear()
+
+
+def rival_digest(name: str) -> str:
+    """What stands for the source of a kernel that a user brings for an op that exists; '' for all other kernels."""
+    return _RIVALS[name][1] if name in _RIVALS else ""
+
+
+def all_kernels() -> tuple[Kernel, ...]:
+    """Those of KERNELS, and after them those of users."""
+    return *KERNELS, *_CUSTOM.values(), *(kernel for kernel, _ in _RIVALS.values())
+
+
 def kernels_for(op: str) -> tuple[Kernel, ...]:
     """The kernels that can compute `op` as a group's anchor, in order of preference."""
-    return tuple(kernel for kernel in (*KERNELS, *_CUSTOM.values()) if op in kernel.anchors)
+    return tuple(kernel for kernel in all_kernels() if op in kernel.anchors)
 
 
 def kernel_named(name: str) -> Kernel:
     """The kernel called `name`, as variants name it. Raises KeyError when there is none."""
-    for kernel in (*KERNELS, *_CUSTOM.values()):
+    for kernel in all_kernels():
         if kernel.name == name:
             return kernel
     raise KeyError(name)

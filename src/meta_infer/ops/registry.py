@@ -208,6 +208,11 @@ def op_named(name: str) -> OpDef:
     return _BY_NAME[name]
 
 
+def op_names() -> tuple[str, ...]:
+    """Names of all ops, those of users included."""
+    return tuple(_BY_NAME)
+
+
 @cache
 def ops_importing(onnx_op: str, version: int, domain: str = "") -> OnnxImport | None:
     """The rule that imports ONNX op `onnx_op` whose schema is of `version` (its since_version); None when none does.

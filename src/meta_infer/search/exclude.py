@@ -14,7 +14,7 @@ from meta_infer.support.errors import UsageError
 
 def check_kernel_names(names: Iterable[str]) -> None:
     """Raises UsageError for a name that is no 'KERNEL' or 'KERNEL/VARIANT', with the nearest kernel."""
-    known = [kernel.name for kernel in registry.KERNELS]
+    known = [kernel.name for kernel in registry.all_kernels()]
     for name in names:
         kernel = name.partition("/")[0]
         if kernel not in known:

@@ -6,11 +6,15 @@ ask the prelude for others, which then come before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from meta_infer.backends.cpu.c_dot import DotShape, dot_text
 from meta_infer.backends.cpu.c_types import mask_name, memory_type, scalar_type, short_name
+from meta_infer.backends.cpu.linked import link_line
 from meta_infer.backends.cpu.vector_math import instantiate, needs, templates
 from meta_infer.hardware.isa import Isa
 from meta_infer.ir.loop import Type
+from meta_infer.ir.source import Linked
 from meta_infer.support.dtypes import FLOAT32, FLOAT64, INT16, INT32, INT64, DType, dtype_named
 
 HEADER = """\
@@ -81,6 +85,12 @@ class Prelude:
                 self.register(Type(dtype, lanes))
             self._add(shape.name, dot_text(shape, self.isa))
         return shape.name
+
+    def of_user(self, head: str, file: str, linked: Sequence[Linked]) -> None:
+        """What stands before the functions for text of a user, once in a unit."""
+        text = "\n".join([*map(link_line, linked), *([f'#line 1 "{file}, head"'] if head and file else []), head])
+        if text.strip() and text not in self._done:
+            self._add(text, text)
 
     def reinterpret(self, source: Type, target: Type) -> str:
         """Name of the function that gives the bits of a `source` as a `target`, of which one is a scalar."""

@@ -9,7 +9,10 @@ memory. Registers are explicit in the IR, so little is lost.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from meta_infer.backends.cpu.c_prelude import HEADER, Prelude
 from meta_infer.backends.cpu.c_types import identifier, memory_type
@@ -41,6 +44,10 @@ from meta_infer.support.errors import InternalError
 _SIGNATURE = "void {name}(void* const* bufs, const int64_t* dims, int64_t begin, int64_t end, void* scratch)"
 _UNIT_STATEMENTS = 1500
 """Statements after which a new unit is begun: large enough to share a prelude, small enough to compile in about 1 s."""
+_ALONE_STATEMENTS = 150
+"""Statements from which on a function is a unit of its own: it takes longer to compile than a compiler to start."""
+_ANONYMOUS = "mi_anonymous_kernel_"
+_NUMBER = re.compile(r"_[0-9]+$")
 
 KERNEL_TYPE = """\
 typedef struct {
@@ -185,6 +192,7 @@ class _FunctionEmitter:
         """Text of a user in a block of its own, where the names are what the statement says."""
         for function in stmt.math:
             self.exprs.prelude.math(function, FLOAT32, 1)
+        self.exprs.prelude.of_user(stmt.head, stmt.file, stmt.linked)
         self.prepare(*(value for _, value in stmt.values))
         own = [(name, "const int64_t", self.exprs.text(value)) for name, value in stmt.values]
         own += [(name, f"{'const ' if held.mode == 'in' else ''}{memory_type(held.dtype)}* const",
@@ -195,7 +203,11 @@ class _FunctionEmitter:
         self.line("{")
         for name, kind, _ in own:
             self.line(f"{kind} {name} = mi_{name}; (void){name};")
+        self.lines += [f"#define {name} {value}" for name, value in stmt.macros]
+        self.lines += stmt.before.splitlines()
+        self.lines += [f'#line 1 "{stmt.file}"'] if stmt.file else []
         self.lines += stmt.text.splitlines()
+        self.lines += [f"#undef {name}" for name, _ in stmt.macros]
         self.line("}}")
 
     def _bound(self, expr: Expr, stem: str) -> str:
@@ -300,8 +312,7 @@ def _emit(func: LoopFunc, prelude: Prelude, label: str) -> str:
         _FunctionEmitter(func, prelude).size_function("scratch", scratch),
         _FunctionEmitter(func, prelude).run(),
     ]
-    comment = label.replace("*/", "* /").replace("\n", " ")
-    return f"/* {comment} */\n" + "\n\n".join(parts) + "\n"
+    return f"{_comment(label)}\n" + "\n\n".join(parts) + "\n"
 
 
 def emit_function(func: LoopFunc, isa: str, label: str = "") -> str:
@@ -325,6 +336,25 @@ def _units(funcs: Sequence[LoopFunc]) -> list[list[LoopFunc]]:
     return [unit for unit in units if unit]
 
 
+@dataclass(frozen=True)
+class KernelUnit:
+    """A translation unit of one function, under a name that tells its code: `stem` and a hash of the text.
+
+    So whoever compiles the same loops again, in another plan or another package, finds the object in the cache.
+    """
+
+    symbol: str
+    text: str
+
+
+def emit_alone(func: LoopFunc, isa: str) -> KernelUnit:
+    """A function as a unit of its own; the number that tells it from others of its kernel is no part of its name."""
+    stem = _NUMBER.sub("", func.name)
+    text = emit_unit([replace(func, name=_ANONYMOUS)], isa, {_ANONYMOUS: stem})
+    symbol = f"{stem}_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return KernelUnit(symbol, text.replace(_ANONYMOUS, symbol))
+
+
 def emit_unit(funcs: Sequence[LoopFunc], isa: str, labels: Mapping[str, str]) -> str:
     """One translation unit: helpers, then the functions. `labels` gives a comment per function name."""
     prelude = Prelude(isa_named(isa))
@@ -332,20 +362,25 @@ def emit_unit(funcs: Sequence[LoopFunc], isa: str, labels: Mapping[str, str]) ->
     return prelude.text() + "\n" + "\n".join(bodies)
 
 
-def emit_table(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Sequence[Symbol]) -> str:
-    """The unit that lists all kernels by name, and computes every dimension of the program from its symbols."""
+def emit_table(kernels: Mapping[str, str], dim_exprs: Sequence[Dim] = (), symbols: Sequence[Symbol] = (),
+               labels: Mapping[str, str] | None = None) -> str:
+    """The unit that lists all kernels, and computes every dimension of the program from its symbols.
+
+    `kernels` gives the C name of each kernel, `labels` a comment.
+    """
     parts = [HEADER, KERNEL_TYPE]
-    for func in funcs:
-        sizes = [f"int64_t {func.name}_{kind}(const int64_t* dims);" for kind in ("chunks", "scratch")]
-        parts.append("\n".join([*sizes, _SIGNATURE.format(name=func.name) + ";"]))
-    rows = [f'    {{"{f.name}", {f.name}_chunks, {f.name}_scratch, {f.name}}},' for f in funcs]
+    for symbol in dict.fromkeys(kernels.values()):
+        sizes = [f"int64_t {symbol}_{kind}(const int64_t* dims);" for kind in ("chunks", "scratch")]
+        parts.append("\n".join([*sizes, _SIGNATURE.format(name=symbol) + ";"]))
+    rows = [f'    {{"{name}", {symbol}_chunks, {symbol}_scratch, {symbol}}},{_row_comment((labels or {}).get(name))}'
+            for name, symbol in kernels.items()]
     rows = rows or ["    {0, 0, 0, 0},"]
     export = '__attribute__((visibility("default")))'
     parts.append(f"{export} extern const mi_kernel mi_kernels[];\n{export} extern const int32_t mi_kernel_count;\n"
                  "extern const int32_t mi_symbol_count, mi_dim_count;\n"
                  f"{export} void mi_eval_dims(const int64_t* symbols, int64_t* dims);\n")
     parts.append("const mi_kernel mi_kernels[] = {\n" + "\n".join(rows) + "\n};\n"
-                 f"const int32_t mi_kernel_count = {len(funcs)};\n"
+                 f"const int32_t mi_kernel_count = {len(kernels)};\n"
                  f"const int32_t mi_symbol_count = {len(symbols)}, mi_dim_count = {len(dim_exprs)};\n")
     parts.append(emit_eval_dims(dim_exprs, symbols))
     return "\n".join(parts)
@@ -355,7 +390,22 @@ def emit_module(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Se
                 labels: Mapping[str, str] | None = None) -> list[str]:
     """C sources of a whole program: units of kernels, the table last. Function names must be distinct C names.
 
-    `dim_exprs` are what `mi_eval_dims` writes, in that order; `symbols` the order of the values it reads.
+    Small functions share a unit. `dim_exprs` are what `mi_eval_dims` writes, in that order; `symbols` the order of the
+    values it reads.
     """
-    units = [emit_unit(unit, isa, labels or {}) for unit in _units(funcs)]
-    return [*units, emit_table(funcs, dim_exprs, symbols)]
+    small = [func for func in funcs if sum(1 for _ in walk_stmts(func.body)) < _ALONE_STATEMENTS]
+    names = {func.name for func in small}
+    alone = {func.name: emit_alone(func, isa) for func in funcs if func.name not in names}
+    units = [emit_unit(unit, isa, {}) for unit in _units(small)] if small else []
+    units += dict.fromkeys(unit.text for unit in alone.values())
+    table = {func.name: alone[func.name].symbol if func.name in alone else func.name for func in funcs}
+    return [*units, emit_table(table, dim_exprs, symbols, labels)]
+
+
+def _row_comment(label: str | None) -> str:
+    return f"  {_comment(label)}" if label else ""
+
+
+def _comment(text: str) -> str:
+    text = text.replace("*/", "* /").replace("\n", " ")
+    return f"/* {text} */"

@@ -18,6 +18,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from meta_infer.backends.base import Artifact
+from meta_infer.backends.cpu.linked import linked_files
 from meta_infer.backends.cpu.object_cache import is_cached, keep, prune, work_folder
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, PROGRAM_FLAGS, TARGETS
 from meta_infer.support.errors import ToolchainError
@@ -123,15 +124,16 @@ class _Workshop:
             keep(made, target)
         return target, 1
 
-    def link(self, objects: Sequence[Path]) -> tuple[Path, int]:
-        names = "\0".join([self.identity, *(o.name for o in objects)])
+    def link(self, objects: Sequence[Path], linked: Sequence[Path] = ()) -> tuple[Path, int]:
+        names = "\0".join([self.identity, *(o.name for o in (*objects, *linked))])
         target = self.cache / f"{hashlib.sha256(names.encode()).hexdigest()[:40]}.so"
         if is_cached(target):
             return target, 0
         with work_folder(self.cache) as folder:
             made = folder / "module.so"
             linking = [f for f in self.flags if f.startswith(("-target", "-m")) or "-linux-" in f]
-            self._run([*linking, *self.link_flags, *map(str, objects), "-o", str(made)], folder, None)
+            more = ["-Wl,-z,defs", *map(str, linked)] if linked else []      # what a user links must be whole
+            self._run([*linking, *self.link_flags, *map(str, objects), *more, "-o", str(made)], folder, None)
             keep(made, target)
         return target, 1
 
@@ -204,7 +206,8 @@ def _make(shop: _Workshop, units: Sequence[_Unit], jobs: int | None) -> tuple[Pa
         shop.cache.mkdir(parents=True, exist_ok=True)
         with ThreadPoolExecutor(max_workers=jobs or len(os.sched_getaffinity(0))) as pool:
             objects = list(pool.map(shop.compile, units))
-        library, link_calls = shop.link([path for path, _ in objects])
+        linked = linked_files([unit.text for unit in units], shop.cache)
+        library, link_calls = shop.link([path for path, _ in objects], linked)
         calls = sum(count for _, count in objects) + link_calls
         data = library.read_bytes()
         if calls:
