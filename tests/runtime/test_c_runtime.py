@@ -12,7 +12,7 @@ import pytest
 
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.runtime.reader import Package
-from meta_infer.runtime.sources import C_FOLDER, C_SOURCES, DRIVER_SOURCES
+from meta_infer.runtime.sources import AGENT_SOURCES, C_FOLDER, C_SOURCES, DRIVER_SOURCES, TURNS_SOURCES
 
 from . import programs
 
@@ -100,15 +100,16 @@ def test_no_warnings(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_no_warnings_in_the_driver(tmp_path: Path) -> None:
+def test_no_warnings_in_the_programs(tmp_path: Path) -> None:
     compiler = find_compiler()
     flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-ffreestanding", "-O1", "-c"]
     targets = [[f"--target={cpu}-linux-gnu"] if compiler.kind == "clang" else ["-target", f"{cpu}-linux-gnu.2.17"]
                for cpu in ("x86_64", "aarch64")] if compiler.kind != "gcc" else [[]]
     for target in targets:
-        done = subprocess.run([*compiler.command, *target, *flags, *map(str, DRIVER_SOURCES)], capture_output=True,
-                              text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        for sources in (DRIVER_SOURCES, AGENT_SOURCES, TURNS_SOURCES):
+            done = subprocess.run([*compiler.command, *target, *flags, *map(str, sources)], capture_output=True,
+                                  text=True, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
 
 
 def test_header_is_plain_c_and_cxx(tmp_path: Path) -> None:

@@ -13,8 +13,11 @@ C_SOURCES = tuple(C_FOLDER / name for name in (
 ))
 MEASURE_SOURCES = tuple(C_FOLDER / name for name in ("mi_lock.c", "mi_measure.c", "mi_os.c", "mi_pool.c"))
 """What times single kernels during a search: no part of packages."""
-DRIVER_SOURCES = tuple(C_FOLDER / name for name in (
-    "mi_driver.c", "mi_driver_elf.c", "mi_driver_system.c", "mi_memory.c",
-))
+_SYSTEM = ("mi_driver_elf.c", "mi_driver_system.c", "mi_memory.c")
+DRIVER_SOURCES = tuple(C_FOLDER / name for name in ("mi_driver.c", "mi_driver_package.c", *_SYSTEM))
 """A program that runs packages without Python."""
+AGENT_SOURCES = tuple(C_FOLDER / name for name in ("mi_agent.c", "mi_agent_text.c", *_SYSTEM))
+"""A program that times single kernels without Python."""
+TURNS_SOURCES = tuple(C_FOLDER / name for name in ("mi_turns.c", "mi_agent_text.c", "mi_driver_package.c", *_SYSTEM))
+"""A program that times whole packages in turns without Python."""
 PUBLIC_HEADER = C_FOLDER / "mi_runtime.h"

@@ -1,5 +1,5 @@
-/* A program that runs a package without Python and without a C library: statically linked, system calls only, so it
- * is built in an instant for any target and runs on a bare Linux board as well as under qemu. */
+/* Programs that run packages and kernels without Python and without a C library: statically linked, system calls only,
+ * so they are built in an instant for any target and run on a bare Linux board as well as under qemu. */
 #ifndef MI_DRIVER_H
 #define MI_DRIVER_H
 
@@ -27,6 +27,9 @@ int driver_create(const char *path);
 void driver_write(int file, const void *data, int64_t bytes);
 
 int64_t driver_now(void);                   /* nanoseconds */
+
+/* End the process by SIGALRM unless this is called again within `nanoseconds`; 0 takes the alarm back. */
+void driver_alarm(int64_t nanoseconds);
 
 /* The C library's functions that code of a package may ask for; NULL for a name that is none of them. */
 void *driver_function(const char *name);

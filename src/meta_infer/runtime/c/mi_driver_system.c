@@ -1,6 +1,5 @@
-/* Linux without a C library, for the driver: the entry point, system calls, and the few functions that the code of a
- * package takes from its host. It runs one thread: a thread that is asked for does not start, and the runtime's pool
- * then leaves all work to the caller. */
+/* Linux without a C library, for the driver: the entry point, system calls, threads, and the few functions that the
+ * code of a package takes from its host. A thread lives as long as the process, as those of the runtime's pool do. */
 #define _GNU_SOURCE
 #include "mi_driver.h"
 
@@ -8,6 +7,7 @@
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <time.h>
 
 #if defined(__x86_64__)
@@ -22,6 +22,11 @@ static long raw(long number, long a, long b, long c, long d, long e, long f) {
                      : "rcx", "r11", "memory");
     return result;
 }
+
+__asm__("driver_clone:\n\tsub $16, %rsi\n\tmov %rdx, (%rsi)\n\tmov %rcx, 8(%rsi)\n"
+        "\txor %edx, %edx\n\txor %r10d, %r10d\n\txor %r8d, %r8d\n\tmov $56, %eax\n\tsyscall\n"
+        "\ttest %rax, %rax\n\tjnz 1f\n\txor %ebp, %ebp\n\tmov (%rsp), %rax\n\tmov 8(%rsp), %rdi\n"
+        "\tcall *%rax\n\tmov $60, %eax\n\txor %edi, %edi\n\tsyscall\n1:\tret\n");
 #elif defined(__aarch64__)
 __asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x30, #0\n\tmov x0, sp\n\tbl driver_start\n\tbrk #0\n");
 
@@ -36,6 +41,10 @@ static long raw(long number, long a, long b, long c, long d, long e, long f) {
     __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
     return x0;
 }
+
+__asm__("driver_clone:\n\tstp x2, x3, [x1, #-16]!\n\tmov x2, #0\n\tmov x3, #0\n\tmov x4, #0\n"
+        "\tmov x8, #220\n\tsvc #0\n\tcbnz x0, 1f\n\tmov x29, #0\n\tldp x1, x0, [sp]\n\tblr x1\n"
+        "\tmov x0, #0\n\tmov x8, #93\n\tsvc #0\n1:\tret\n");
 #elif defined(__riscv) && __riscv_xlen == 64
 __asm__(".globl _start\n_start:\n\tmv a0, sp\n\tandi sp, sp, -16\n\tcall driver_start\n\tebreak\n");
 
@@ -50,9 +59,17 @@ static long raw(long number, long a, long b, long c, long d, long e, long f) {
     __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(a5) : "memory");
     return a0;
 }
+
+__asm__("driver_clone:\n\taddi a1, a1, -16\n\tsd a2, 0(a1)\n\tsd a3, 8(a1)\n\tli a2, 0\n\tli a3, 0\n"
+        "\tli a4, 0\n\tli a7, 220\n\tecall\n\tbnez a0, 1f\n\tld a1, 0(sp)\n\tld a0, 8(sp)\n\tjalr a1\n"
+        "\tli a0, 0\n\tli a7, 93\n\tecall\n1:\tret\n");
 #else
 #error "the driver knows no system calls of this processor: add them here and its relocations in mi_driver_elf.c"
 #endif
+
+/* clone(2) onto the top of a new stack, where the new thread calls `body(argument)` and ends; number of the thread, or
+ * a negative error. */
+long driver_clone(long flags, void *stack, void *(*body)(void *), void *argument);
 
 int driver_main(int count, char **arguments);
 
@@ -131,8 +148,22 @@ static int host_nothing(void) {
     return 0;
 }
 
-static int host_refuse(void) {
-    return 11;                              /* EAGAIN */
+enum { STACK_BYTES = 8 << 20, GUARD_BYTES = 64 << 10, AGAIN = 11 };
+enum { THREAD = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000 };    /* VM FS FILES SIGHAND THREAD SYSVSEM */
+
+static int host_thread(void *thread, const void *attributes, void *(*body)(void *), void *argument) {
+    (void)thread, (void)attributes;
+    char *stack = host_mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (stack == MAP_FAILED) {
+        return AGAIN;
+    }
+    host_mprotect(stack, GUARD_BYTES, PROT_NONE);
+    if (driver_clone(THREAD, stack + STACK_BYTES, body, argument) < 0) {
+        host_munmap(stack, STACK_BYTES);
+        return AGAIN;
+    }
+    return 0;
 }
 
 typedef void (*any_function)(void);
@@ -147,7 +178,7 @@ void *driver_function(const char *name) {
         {"sysconf", (any_function)host_sysconf}, {"syscall", (any_function)host_syscall},
         {"getpid", (any_function)host_getpid}, {"clock_gettime", (any_function)host_clock_gettime},
         {"sigfillset", (any_function)host_nothing}, {"pthread_sigmask", (any_function)host_nothing},
-        {"pthread_detach", (any_function)host_nothing}, {"pthread_create", (any_function)host_refuse},
+        {"pthread_detach", (any_function)host_nothing}, {"pthread_create", (any_function)host_thread},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (driver_same(name, known[i].name)) {
@@ -216,4 +247,10 @@ int64_t driver_now(void) {
     struct timespec now;
     host_clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void driver_alarm(int64_t nanoseconds) {
+    int64_t us = (nanoseconds + 999) / 1000;
+    struct itimerval timer = {.it_value = {.tv_sec = us / 1000000, .tv_usec = us % 1000000}};
+    raw(SYS_setitimer, ITIMER_REAL, (long)&timer, 0, 0, 0, 0);
 }
