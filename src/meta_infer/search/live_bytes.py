@@ -19,6 +19,11 @@ Terms = list[tuple[int, Any]]
 """(bytes, whether it exists) pairs whose sum is bounded."""
 
 
+def weight_bytes(group: Group, variant: Variant) -> int:
+    """Weights as the variant packs them, or constants as the model holds them."""
+    return variant.packed_bytes or sum(array.nbytes for array in group.constants.values())
+
+
 class LiveBytes:
     """The values of one graph with the steps at which they are alive."""
 
@@ -52,10 +57,6 @@ class LiveBytes:
     def bytes_of(self, name: str, layout: Layout) -> int:
         value = self._values[name]
         return usual_upper(product(layout.physical(value.shape))) * value.dtype.bytes
-
-    def weight_bytes(self, group: Group) -> int:
-        """Constants as the model holds them."""
-        return sum(array.nbytes for array in group.constants.values())
 
     def peaks(self, groups: Sequence[tuple[Group, Variant, Any]],
               copies: Iterable[tuple[str, Layout, Any]]) -> list[Terms]:

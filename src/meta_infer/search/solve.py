@@ -1,19 +1,21 @@
 """The plan as an integer program: which groups cover the graph, by which variant each, in which formats between them.
 
-    minimise    sum take[o, v] * seconds + sum convert[value, f -> g] * seconds
+    minimise    sum take[o, v] * seconds + sum convert[value, f -> g] * seconds, or joules, or bytes, or a sum of these
     every node  is in exactly one taken group, or taken out by exactly one taken move, whose nodes then are in one each
     every value that a taken variant reads in format g is made in g, or converted to g once, however many read it so
-    limits      on packed weights and live bytes
+    limits      on seconds, on joules, and on packed weights and live bytes together
 
-Solved by OR-tools CP-SAT: integer costs in 10 ns, one worker, a fixed seed and a limit in deterministic time, so that
+Solved by OR-tools CP-SAT: integer costs (10 ns), one worker, a fixed seed and a limit in deterministic time, so that
 equal prices give equal plans on every machine. Boolean (cover, have, convert) as in: Liu et al., Optimizing CNN Model
 Inference on CPUs (USENIX ATC 2019), where layouts alone are chosen, and Jia et al., TASO (SOSP 2019), covers.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -22,21 +24,25 @@ from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup
 from meta_infer.passes.group_order import cycle_of, in_order
 from meta_infer.passes.moves import apply_moves
 from meta_infer.passes.rewrite import key_of
-from meta_infer.search.live_bytes import LiveBytes
+from meta_infer.search.live_bytes import LiveBytes, Terms, weight_bytes
 from meta_infer.search.space import Offer, Space, moved_key
 from meta_infer.support.errors import UnsupportedError
 
-_UNIT = 1e-8
+UNIT = 1e-8
+"""Seconds that costs are counted in."""
+_JOULE = 1e-9
+_ROOM = 1e-3
 WORK = 60.0
 """Deterministic time (about seconds) after which the best plan so far is taken, with its gap."""
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A variant with the seconds it takes."""
+    """A variant with the seconds and joules it takes."""
 
     variant: Variant
     seconds: float
+    joules: float = 0.0
 
 
 Prices = Callable[[Offer], Sequence[Priced]]
@@ -44,21 +50,65 @@ Conversion = Callable[[Value, Layout, Layout], float | None]
 """(value, from, to) -> seconds, None where there is no such conversion."""
 
 
+Joules = Callable[[Value, Layout, Layout, float], float]
+"""(value, from, to, seconds) -> joules of a conversion that takes these seconds."""
+
+
 @dataclass(frozen=True)
 class Limits:
-    """Bytes that a plan may take for packed weights and live tensors together; None: any."""
+    """What a plan may take at most: bytes of packed weights and live tensors together, joules, seconds. None: any."""
 
     memory_bytes: int | None = None
+    joules: float | None = None
+    seconds: float | None = None
+
+    @property
+    def are_set(self) -> bool:
+        return self != NO_LIMITS
+
+    def less(self, parts: Sequence[Solved]) -> Limits:
+        """What is left beside these."""
+        def left(limit: float | None, spent: Iterable[float]) -> float | None:
+            return None if limit is None else limit - sum(spent)
+
+        memory = left(self.memory_bytes, (one.bytes for one in parts))
+        return Limits(None if memory is None else int(memory), left(self.joules, (one.joules for one in parts)),
+                      left(self.seconds, (one.seconds for one in parts)))
 
 
 NO_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
+class Goal:
+    """What is minimised: seconds, joules and bytes with these weights, in whole `unit`s of the sum."""
+
+    name: str
+    seconds: float = 0.0
+    joules: float = 0.0
+    bytes: float = 0.0
+    unit: float = UNIT
+
+    def of(self, seconds: float, joules: float, count: float) -> float:
+        return self.seconds * seconds + self.joules * joules + self.bytes * count
+
+
+LATENCY = Goal("latency", seconds=1.0)
+ENERGY = Goal("energy", joules=1.0, unit=1e-9)
+MEMORY = Goal("memory", bytes=1.0, unit=1.0)
+
+
+class NothingFits(UnsupportedError):
+    """No plan keeps within the limits."""
+
+
+@dataclass(frozen=True)
 class Solved:
     """A plan, and how sure it is that none is better: `bound` is the least that any plan of these prices takes.
 
-    `seconds` are those of kernels and conversions, regions once each; `taken` says by value which offers were taken.
+    `seconds` and `joules` are those of kernels and conversions, regions once each; `bytes` those of weights and of what
+    is alive together at most; `objective` what was minimised, in the goal's own measure, as `bound` is. `taken` says by
+    value which offers were taken.
     """
 
     plan: Plan
@@ -67,27 +117,48 @@ class Solved:
     conversions: float
     choices: int
     taken: Mapping[str, tuple[Offer, Priced]] = field(repr=False)
+    joules: float = 0.0
+    bytes: int = 0
+    objective: float = 0.0
 
     @property
     def gap(self) -> float:
-        """Share by which a better plan could at most be quicker; 0 when there is none."""
-        return max(0.0, (self.seconds - self.bound) / self.seconds) if self.seconds else 0.0
+        """Share by which a plan could at most be better; 0 when none is."""
+        return max(0.0, (self.objective - self.bound) / self.objective) if self.objective else 0.0
 
 
-def solve(space: Space, prices: Prices, conversion: Conversion, limits: Limits = NO_LIMITS,
-          work: float = WORK) -> Solved:
-    """The cheapest plan of a space, with those of its regions.
+def solve(space: Space, prices: Prices, conversion: Conversion, limits: Limits = NO_LIMITS, work: float = WORK,
+          goal: Goal = LATENCY, joules: Joules = lambda value, source, target, seconds: 0.0) -> Solved:
+    """The plan of a space that is best for `goal`, with those of its regions.
 
-    Raises UnsupportedError when nothing fits the limits.
+    Raises NothingFits when no plan keeps within the limits, UnsupportedError when there is none at all.
     """
-    regions = {key: solve(region, prices, conversion, limits, work) for key, region in space.regions.items()}
-    found = _Program(space, prices, conversion, limits).solved(work)
-    inner = regions.values()
+    regions: dict[tuple[str, int], Solved] = {}
+    for region_goal in (goal, *_scarce(limits)) if space.regions else (goal,):
+        try:
+            regions = {key: solve(region, prices, conversion, limits, work, region_goal, joules)
+                       for key, region in space.regions.items()}
+            found = _Program(space, prices, conversion, limits.less(list(regions.values())), goal, joules).solved(work)
+            break
+        except NothingFits:
+            if not space.regions or region_goal is (goal, *_scarce(limits))[-1]:
+                raise
+    inner = [found, *regions.values()]
+    seconds, spent, count = (sum(getattr(one, name) for one in inner) for name in ("seconds", "joules", "bytes"))
+    objective = goal.of(seconds, spent, count)
+    known = sum(one.bound for one in regions.values()) if region_goal is goal else 0.0
+    bound = min(objective, found.bound + known)
     return Solved(
         Plan(found.plan.graph, found.plan.groups, found.plan.formats, {key: one.plan for key, one in regions.items()}),
-        found.seconds + sum(one.seconds for one in inner), found.bound + sum(one.bound for one in inner),
-        found.conversions + sum(one.conversions for one in inner), found.choices + sum(one.choices for one in inner),
-        {**found.taken, **{name: choice for one in inner for name, choice in one.taken.items()}})
+        seconds, bound, sum(one.conversions for one in inner), sum(one.choices for one in inner),
+        {**found.taken, **{name: choice for one in regions.values() for name, choice in one.taken.items()}},
+        spent, count, objective)
+
+
+def _scarce(limits: Limits) -> list[Goal]:
+    """What regions are made small in where the rest of a plan would not fit beside them."""
+    bounded = ((MEMORY, limits.memory_bytes), (ENERGY, limits.joules), (LATENCY, limits.seconds))
+    return [goal for goal, limit in bounded if limit is not None]
 
 
 @dataclass(frozen=True)
@@ -102,21 +173,33 @@ class _Choice:
 class _Program:
     """The variables and constraints of one graph."""
 
-    def __init__(self, space: Space, prices: Prices, conversion: Conversion, limits: Limits) -> None:
-        self.graph, self.model, self._limits = space.graph, cp_model.CpModel(), limits
+    def __init__(self, space: Space, prices: Prices, conversion: Conversion, limits: Limits, goal: Goal,
+                 joules: Joules) -> None:
+        self.graph, self.model, self._limits, self._goal = space.graph, cp_model.CpModel(), limits, goal
         self.moves = [(move, self.model.new_bool_var(f"{move.move}:{i}")) for i, move in enumerate(space.moves)]
         # A region names values of the graphs around it, which only its groups type.
         self.values = {name: value for offer in space.offers for name, value in offer.group.values.items()}
-        keep_all = limits.memory_bytes is not None
+        keep_all = limits.are_set or goal.name != LATENCY.name
         self.choices = [
             _Choice(offer, priced, self.model.new_bool_var(f"{offer.key}:{i}"))
             for offer in space.offers for i, priced in enumerate(best_of_each(offer, prices(offer), keep_all))]
         self._cover()
         self.converted = self._formats(conversion)
-        if limits.memory_bytes is not None:
-            self._limit_memory(limits.memory_bytes)
-        self.model.minimize(sum(_cost(c.priced.seconds) * c.taken for c in self.choices)
-                            + sum(_cost(seconds) * var for seconds, var in self.converted.values()))
+        self._joules = {key: joules(self.values[key[0]], key[1], key[2], seconds)
+                        for key, (seconds, _) in self.converted.items()}
+        terms = self._terms(lambda seconds, spent: round((goal.seconds * seconds + goal.joules * spent) / goal.unit))
+        if limits.seconds is not None:
+            self.model.add(self._terms(lambda seconds, spent: round(seconds / UNIT)) <= _whole(limits.seconds / UNIT))
+        if limits.joules is not None:
+            self.model.add(self._terms(lambda seconds, spent: round(spent / _JOULE)) <= _whole(limits.joules / _JOULE))
+        if limits.memory_bytes is not None or goal.bytes:
+            terms = terms + self._memory(limits.memory_bytes)
+        self.model.minimize(terms)
+
+    def _terms(self, cost: Callable[[float, float], int]) -> Any:
+        """A sum over all that might be taken, of what `cost` says of its seconds and joules."""
+        return (sum(cost(c.priced.seconds, c.priced.joules) * c.taken for c in self.choices)
+                + sum(cost(seconds, self._joules[key]) * var for key, (seconds, var) in self.converted.items()))
 
     def _cover(self) -> None:
         by_node: dict[str, list[cp_model.IntVar]] = {key_of(node): [] for node in self.graph.nodes}
@@ -171,15 +254,29 @@ class _Program:
                     self.model.add_bool_or(ways)
         return converted
 
-    def _limit_memory(self, most: int) -> None:
-        """Packed weights and, at every step, the values alive then."""
+    def _memory(self, most: int | None) -> Any:
+        """Packed weights and, at every step, the values alive then: at most `most`; what the goal says of them."""
+        weights = [(weight_bytes(c.offer.group, c.priced.variant), c.taken) for c in self.choices]
+        steps = self._alive([(choice, choice.taken) for choice in self.choices],
+                            [(key, var) for key, (_, var) in self.converted.items()])
+        if most is not None:
+            packed = sum(count * taken for count, taken in weights)
+            for terms in steps:
+                self.model.add(packed + sum(count * taken for count, taken in terms) <= most)
+        if not self._goal.bytes:
+            return 0
+        scale = self._goal.bytes / self._goal.unit
+        scaled = [[(round(scale * count), taken) for count, taken in terms] for terms in steps]
+        peak = self.model.new_int_var(0, max((sum(count for count, _ in terms) for terms in scaled), default=0), "peak")
+        for terms in scaled:
+            self.model.add(sum(count * taken for count, taken in terms) <= peak)
+        return sum(round(scale * count) * taken for count, taken in weights) + peak
+
+    def _alive(self, choices: Sequence[tuple[_Choice, Any]],
+               converted: Sequence[tuple[tuple[str, Layout, Layout], Any]]) -> list[Terms]:
         live = LiveBytes(self.graph, [move for move, _ in self.moves])
-        weights = [(c.priced.variant.packed_bytes or live.weight_bytes(c.offer.group), c.taken) for c in self.choices]
-        packed = sum(count * taken for count, taken in weights if count)
-        exists = [(c.offer.group, c.priced.variant, c.taken) for c in self.choices]
-        copies = [(name, target, var) for (name, _, target), (_, var) in self.converted.items()]
-        for terms in live.peaks(exists, copies):
-            self.model.add(packed + sum(count * taken for count, taken in terms) <= most)
+        return live.peaks([(choice.offer.group, choice.priced.variant, taken) for choice, taken in choices],
+                          [(name, target, taken) for (name, _, target), taken in converted])
 
     def solved(self, work: float) -> Solved:
         """Solves until the taken groups can run in some order: two legal groups may wait for each other."""
@@ -190,10 +287,10 @@ class _Program:
             solver.parameters.max_deterministic_time = work
             status = solver.solve(self.model)
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-                limit = self._limits.memory_bytes
-                raise UnsupportedError("no combination of kernels fits the limits" if limit else
-                                       "no combination of kernels covers the model", what=f"model {self.graph.name!r}",
-                                       hint="raise --memory-limit" if limit else "report this case")
+                what = f"model {self.graph.name!r}"
+                if self._limits.are_set:
+                    raise NothingFits("no combination of kernels fits the limits", what=what, hint="raise the limits")
+                raise UnsupportedError("no combination of kernels covers the model", what=what, hint="report this case")
             taken = [choice for choice in self.choices if solver.boolean_value(choice.taken)]
             graph = apply_moves(self.graph, [move for move, var in self.moves if solver.boolean_value(var)])
             waiting = cycle_of(graph, [choice.offer.group for choice in taken])
@@ -202,31 +299,40 @@ class _Program:
             self.model.add_bool_or([~taken[i].taken for i in waiting])
 
     def _result(self, graph: Graph, taken: Sequence[_Choice], solver: cp_model.CpSolver) -> Solved:
-        conversions = sum(seconds for seconds, var in self.converted.values() if solver.boolean_value(var))
+        made = [key for key, (_, var) in self.converted.items() if solver.boolean_value(var)]
+        conversions = sum(self.converted[key][0] for key in made)
         seconds = conversions + sum(choice.priced.seconds for choice in taken)
-        bound = min(seconds, solver.best_objective_bound * _UNIT + _rounding(len(taken) + len(self.converted)))
+        joules = sum(self._joules[key] for key in made) + sum(choice.priced.joules for choice in taken)
+        alive = self._alive([(choice, 1) for choice in taken], [(key, 1) for key in made])
+        count = (sum(weight_bytes(choice.offer.group, choice.priced.variant) for choice in taken)
+                 + max((sum(size for size, _ in terms) for terms in alive), default=0))
+        objective = self._goal.of(seconds, joules, count)
+        rounding = self._goal.unit / 2 * (len(taken) + len(self.converted) + 1)
+        bound = min(objective, solver.best_objective_bound * self._goal.unit + rounding)
         return Solved(plan_of(graph, [(c.offer.group, c.priced.variant) for c in taken]), seconds, bound,
-                      conversions, len(self.choices), {c.offer.key: (c.offer, c.priced) for c in taken})
+                      conversions, len(self.choices), {c.offer.key: (c.offer, c.priced) for c in taken}, joules, count,
+                      objective)
 
 
-def _cost(seconds: float) -> int:
-    return round(seconds / _UNIT)
-
-
-def _rounding(terms: int) -> float:
-    """What costs in whole units may be off by, so that a proven optimum shows no gap."""
-    return _UNIT / 2 * terms
+def _whole(limit: float) -> int:
+    """A limit in whole units, with room for what rounding the parts may add."""
+    return math.floor(limit + _ROOM)
 
 
 def best_of_each(offer: Offer, priced: Iterable[Priced], keep_all: bool = False) -> list[Priced]:
-    """Of variants with the same formats the quickest, and with `keep_all` those that take less memory besides."""
+    """Of variants with the same formats the quickest, and with `keep_all` those that take less energy or memory."""
     kept: list[Priced] = []
     for one in sorted(priced, key=lambda p: p.seconds):
         alike = [other for other in kept if other.variant.inputs == one.variant.inputs
                  and other.variant.outputs == one.variant.outputs]
-        if not alike or keep_all and all(one.variant.packed_bytes < other.variant.packed_bytes for other in alike):
+        if not alike or keep_all and not any(_is_no_worse(offer.group, other, one) for other in alike):
             kept.append(one)
     return kept
+
+
+def _is_no_worse(group: Group, one: Priced, other: Priced) -> bool:
+    return (one.seconds <= other.seconds and one.joules <= other.joules
+            and weight_bytes(group, one.variant) <= weight_bytes(group, other.variant))
 
 
 def plan_of(graph: Graph, chosen: Sequence[tuple[Group, Variant]]) -> Plan:
