@@ -21,6 +21,7 @@ from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.child import run_child
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
+from meta_infer.ir.program import PREPARED, MemoryPlan, Program
 from meta_infer.ir.program_text import print_program
 from meta_infer.library.samples import Sample
 from meta_infer.lower.lower_graph import lower_graph
@@ -45,6 +46,17 @@ class Built:
     plan: Plan
     target: CompiledTarget
     key: str
+
+    @property
+    def bytes(self) -> int:
+        """Weights, the arena, and what sessions prepare."""
+        return memory_bytes(self.target.program, self.target.memory)
+
+
+def memory_bytes(program: Program, memory: MemoryPlan) -> int:
+    """What a package takes where it runs: weights, the arena, and what sessions prepare from weights at load."""
+    weights = sum(array.nbytes for array in program.constants.values())
+    return weights + memory.sizes.get("ram", 0) + memory.sizes.get(PREPARED, 0)
 
 
 def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int) -> Built:
@@ -87,26 +99,36 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: 
 
 
 def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float) -> list[float]:
-    """Seconds of a run of each plan, infinite of one that failed: from the library where it knows all of them, else
-    measured and remembered. They count by their ratio to the last plan, round by round. Raises TimeOver in a replay
-    that does not know all."""
+    """Seconds of a run of each plan, see `compare_built`."""
     built = [build_plan(plan, timer.backend, timer.profile, timer.threads) for plan in plans]
-    known = timer.library.known([one.key for one in built]) if timer.library else {}
-    if all(one.key in known for one in built):
-        return [known[one.key].seconds for one in built]
+    return compare_built(built, timer, inputs, rounds=rounds, seconds=seconds)
+
+
+def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float,
+                  base: float | None = None) -> list[float]:
+    """Seconds of a run of each, infinite of one that failed: from the library where it knows all of them, else
+    measured and remembered. They count by their ratio to the last one, round by round.
+
+    With `base`, the seconds of the last one as they are known, these stay, and the others are times that. Raises
+    TimeOver in a replay that does not know all.
+    """
+    asked = built if base is None else built[:-1]
+    known = timer.library.known([one.key for one in asked]) if timer.library else {}
+    if all(one.key in known for one in asked):
+        return [*(known[one.key].seconds for one in asked), *([] if base is None else [base])]
     if timer.is_replay:
         raise TimeOver("whole plans")
     found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds)
-    samples = [_sample(one, _by_ratio(turns, found[-1]), timer) for one, turns in zip(built, found, strict=True)]
+    samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
     timer.remember(samples)
-    return [sample.seconds for sample in samples]
+    return [*(sample.seconds for sample in samples), *([] if base is None else [base])]
 
 
-def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...]) -> tuple[float, ...]:
-    """Times as if each round had been the base's median one."""
+def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...], level: float | None = None) -> tuple[float, ...]:
+    """Times as if each round had been the base's median one, or had taken the base `level` seconds."""
     if not turns or not base:
         return turns
-    level, _ = median_and_spread(base)
+    level = level or median_and_spread(base)[0]
     return tuple(level * mine / other for mine, other in zip(turns, base, strict=True))
 
 
