@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import BuildConfig, make_config
 from meta_infer.custom import load_custom
+from meta_infer.custom.check import check_kernels, has_rivals
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.load import load_profile
@@ -41,7 +44,7 @@ from meta_infer.report.build_report import (
 from meta_infer.report.search_report import search_rows
 from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
-from meta_infer.search.locked import locked_plan
+from meta_infer.search.locked import locked_plan, other_sources
 from meta_infer.search.pins import Pinned, parse_pins
 from meta_infer.search.read_lock import read_choices
 from meta_infer.search.search_plan import SearchRequest, search_plan
@@ -171,6 +174,8 @@ def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) 
     variants = pins.among(without_excluded(backend_for(host).variants, config.exclude, trace.warn))
     if config.replay is not None:
         choices, what = read_choices(config.replay, str(host.isa))
+        for name in other_sources(choices):
+            trace.warn(f"{what}: the file that holds kernel {name} has changed since")
         return locked_plan(graph, choices, what, host, variants, disabled)
     try:
         return _planned(config, graph, host, variants, pins, trace)
@@ -195,11 +200,14 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
                    trace: Trace) -> BuiltTarget | str:
     """Plan to machine code for one instruction set; the IR as text where `stop_after` names one of these steps."""
     backend, known = backend_for(host), target_of(config, host)
-    with trace.step("plan", **known) as figures:
+    with trace.step("plan", **known) as figures, _users_text(config):
         plan = plan_target(config, graph, host, trace)
         figures["groups"] = len(plan.groups)
     if config.stop_after == "plan":
         return print_plan(plan)
+    if has_rivals(plan):
+        with trace.step("check kernels", **known) as figures, _users_text(config):
+            figures["kernels"] = check_kernels(plan, host, backend, config.tolerance, trace.warn)
 
     with trace.step("lower", **known) as figures:
         program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),
@@ -220,18 +228,24 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
     if config.stop_after == "emit":
         return "\n".join(sources)
 
-    with trace.step("compile", **known) as figures:
-        try:
-            artifact = backend.compile(sources, host)
-        except ToolchainError as error:
-            if config.custom:
-                files = ", ".join(map(str, config.custom))
-                error.hint = f"look at the C text in {files} first: it stands in that source"
-            raise
+    with trace.step("compile", **known) as figures, _users_text(config):
+        artifact = backend.compile(sources, host)
         figures |= {"code_bytes": len(artifact.library), "compiler_calls": artifact.compiler_calls}
     if config.stop_after == "compile":
         return f"{artifact.isa}: {len(artifact.library)} bytes by {artifact.compiler}"
     return BuiltTarget(host, plan, CompiledTarget(program, memory, artifact))
+
+
+@contextmanager
+def _users_text(config: BuildConfig) -> Iterator[None]:
+    """What the compiler does not like is the user's text before anything else, where there is any."""
+    try:
+        yield
+    except ToolchainError as error:
+        if config.custom:
+            files = ", ".join(map(str, config.custom))
+            error.hint = f"look at the C text in {files} first: it stands in that source"
+        raise
 
 
 def _stopped(text: str, trace: Trace) -> BuildResult:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from meta_infer.backends.cpu.linked import link_with
-from meta_infer.custom.kernels import CustomKernel, as_kernel, problem_of, text_of
+from meta_infer.custom.kernels import CustomKernel, as_kernel, problem_of
 from meta_infer.custom.ops import CustomOp
 from meta_infer.ir.source import Linked
 from meta_infer.kernels.registry import add_custom as add_kernel
@@ -93,9 +93,9 @@ def _add_kernels(items: Iterable[object], path: Path, what: str, origin: dict[st
                              hint="bring a kernel for an op that computes")
         if problem := problem_of(item):
             raise UsageError(problem, what=named, hint=_KERNEL_HINT)
-        text = text_of(item, [_linked(path, name, named) for name in item.link])
-        kernel = as_kernel(item, text, str(path))
-        digest = hashlib.sha256(path.read_bytes() + repr(text.linked).encode()).hexdigest()[:16]
+        linked = [_linked(path, name, named) for name in item.link]
+        kernel = as_kernel(item, linked, str(path))
+        digest = hashlib.sha256(path.read_bytes() + repr(linked).encode()).hexdigest()[:16]
         try:
             add_rival(kernel, digest)
         except ValueError:

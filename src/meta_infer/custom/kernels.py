@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product as combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from meta_infer.cost.features import group_flops
 from meta_infer.hardware.isa import EXTENSIONS, isa_named
@@ -19,7 +19,7 @@ from meta_infer.ir.loop import MATH
 from meta_infer.ir.shapes import Dim, divisible
 from meta_infer.ir.source import Linked
 from meta_infer.kernels.custom_text import CText, Items, Pack, elements, rows_per_item
-from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
+from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Refusal
 from meta_infer.support.dtypes import ALL
 from meta_infer.support.errors import MetaInferError, UsageError
 
@@ -28,6 +28,7 @@ Fits = Callable[[Group, Profile], bool]
 Figure = Callable[[Group, Profile, Knobs], float]
 Allows = Callable[[Group, Profile, Knobs], "bool | str | None"]
 _VARIANT = "source"
+_FUNCTIONS = ("fits", "allows", "scratch_bytes", "flops", "cost")
 _T = TypeVar("_T")
 
 
@@ -115,15 +116,34 @@ def problem_of(kernel: CustomKernel) -> str:
     return ""
 
 
-def as_kernel(kernel: CustomKernel, text: CText, where: str) -> Kernel:
-    """The kernel as plans and searches know it; `text` is what it is lowered by, `where` the file it comes from."""
-    made = _Made(kernel, text, where)
-    return Kernel(kernel.name, (kernel.op,), made.variants, made.lower, made.knobs, made.tune)
+def as_kernel(kernel: CustomKernel, linked: Sequence[Linked], where: str) -> Kernel:
+    """The kernel as plans and searches know it; `where` is the file it comes from."""
+    def named(what: str, function: Callable[..., _T]) -> Callable[..., _T]:
+        return _named(f"kernel {kernel.name} of {where}", what, function)
+
+    asked: dict[str, Any] = {what: named(what, function) for what in _FUNCTIONS
+                             if callable(function := getattr(kernel, what))}
+    given = replace(kernel, **asked)
+    text = CText(given.source, named("items", given.items) if given.items else elements, given.grain, given.math,
+                 given.head, tuple(linked), {int(place[2:]): named("pack", pack) for place, pack in given.pack.items()},
+                 f"kernel {given.name}")
+    made = _Made(given, text)
+    return Kernel(given.name, (given.op,), made.variants, text.lower, made.knobs, made.tune)
 
 
-def text_of(kernel: CustomKernel, linked: Sequence[Linked]) -> CText:
-    return CText(kernel.source, kernel.items or elements, kernel.grain, kernel.math, kernel.head, tuple(linked),
-                 pack={int(place[2:]): pack for place, pack in kernel.pack.items()}, file=f"kernel {kernel.name}")
+def _named(kernel: str, what: str, function: Callable[..., _T]) -> Callable[..., _T]:
+    """A function of the user whose failure is an error that names it."""
+    def asked(*args: object) -> _T:
+        try:
+            return function(*args)
+        except MetaInferError:
+            raise
+        except Exception as error:
+            of = f" for {args[0].anchor.label}" if isinstance(args[0], Group) else ""
+            raise UsageError(f"`{what}` failed{of}: {type(error).__name__}: {error}", what=kernel,
+                             hint="docs/custom-kernels.md says what it is given and returns") from error
+
+    return asked
 
 
 @dataclass(frozen=True)
@@ -132,12 +152,11 @@ class _Made:
 
     given: CustomKernel
     text: CText
-    where: str
 
     def variants(self, group: Group, profile: Profile) -> Iterator[Variant]:
         given = self.given
         layouts = self._layouts(group, profile)
-        if layouts is None or (given.fits is not None and not self._ask("fits", given.fits, group, profile)):
+        if layouts is None or (given.fits is not None and not given.fits(group, profile)):
             return
         names = list(given.knobs)
         for values in combinations(*given.knobs.values()):
@@ -158,9 +177,6 @@ class _Made:
         if refused := self._refused(group, profile, full):
             return Refusal(full, "custom", refused)
         return self._variant(group, profile, full, {**variant.inputs, **variant.outputs})
-
-    def lower(self, group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
-        return self._ask("pack", self.text.lower, group, variant, layouts, profile)
 
     def _layouts(self, group: Group, profile: Profile) -> dict[str, Layout] | None:
         """What it takes and makes the group's tensors in; None when that cannot be."""
@@ -198,28 +214,17 @@ class _Made:
         packed = sum(group.constants[name].nbytes for name in dict.fromkeys(group.inputs) if name in group.constants)
         return Variant(given.name, _VARIANT, {name: layouts[name] for name in group.inputs if name in layouts},
                        {name: layouts[name] for name in group.outputs}, knobs,
-                       scratch_bytes=int(self._figure("scratch_bytes", given.scratch_bytes, group, profile, knobs)),
-                       packed_bytes=packed, flops=self._ask("flops", flops, group) if callable(flops) else flops,
-                       cost=float(self._figure("cost", given.cost, group, profile, knobs)))
+                       scratch_bytes=int(_figure(given.scratch_bytes, group, profile, knobs)),
+                       packed_bytes=packed, flops=flops(group) if callable(flops) else flops,
+                       cost=float(_figure(given.cost, group, profile, knobs)))
 
     def _refused(self, group: Group, profile: Profile, knobs: Knobs) -> str:
         """Why these values cannot be; '' when they can."""
         if self.given.allows is None:
             return ""
-        found = self._ask("allows", self.given.allows, group, profile, knobs)
+        found = self.given.allows(group, profile, knobs)
         return found if isinstance(found, str) else "" if found or found is None else "the kernel does not allow it"
 
-    def _figure(self, what: str, figure: float | Figure, group: Group, profile: Profile, knobs: Knobs) -> float:
-        return self._ask(what, figure, group, profile, knobs) if callable(figure) else figure
 
-    def _ask(self, what: str, function: Callable[..., _T], group: Group, *more: object) -> _T:
-        """What a function of the user says of a group. Raises UsageError that names it when it fails."""
-        try:
-            return function(group, *more)
-        except MetaInferError:
-            raise
-        except Exception as error:
-            raise UsageError(f"`{what}` failed for {group.anchor.label}: {type(error).__name__}: {error}",
-                             what=f"kernel {self.given.name} of {self.where}",
-                             hint="docs/custom-kernels.md says what it is given and returns") from error
-
+def _figure(figure: float | Figure, group: Group, profile: Profile, knobs: Knobs) -> float:
+    return figure(group, profile, knobs) if callable(figure) else figure

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group
-from meta_infer.kernels.registry import kernels_for
+from meta_infer.kernels.registry import kernels_for, rival_digest
 from meta_infer.ops.registry import op_named
 
 
@@ -24,8 +24,10 @@ def computed_by(op: str) -> str:
 
 
 def kernels_take(profiles: Sequence[Profile], excluded: Collection[str] = ()) -> Callable[[Group], bool]:
-    """Whether, for each profile, a kernel that is not `excluded` computes a group."""
+    """Whether, for each profile, a kernel that is not `excluded` computes a group; one that a user brings for an op
+    counts where it states a cost."""
     def takes(group: Group) -> bool:
         kernels = [kernel for kernel in kernels_for(group.anchor.op) if kernel.name not in excluded]
-        return all(any(True for kernel in kernels for _ in kernel.variants(group, profile)) for profile in profiles)
+        return all(any(variant.cost or not rival_digest(kernel.name) for kernel in kernels
+                       for variant in kernel.variants(group, profile)) for profile in profiles)
     return takes

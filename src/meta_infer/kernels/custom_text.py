@@ -126,7 +126,7 @@ def _epilogue(b: Builder, group: Group, buffers: Mapping[str, Buffer], layouts: 
     """The elementwise nodes after the anchor, on rows of the output that hold the anchor's results."""
     (out,) = group.outputs
     shape = group.values[out].shape
-    width, lanes = b.dim(shape[-1]), max(1, profile.lanes)
+    width, lanes = b.dim(shape[-1]), max(1, profile.lanes(group.values[out].dtype))
     with b.loop(rows[0], rows[1], name="row") as row:
         coords: list[Expr] = []
         rest: Expr = row

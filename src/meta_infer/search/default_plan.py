@@ -5,7 +5,8 @@ layout conversions it needs, is least; where the first one has no guess, the fir
 the cost of a conversion is small beside the work. All other groups take the variant that needs the fewest bytes of
 layout conversion, so a chain that is blocked stays blocked until something needs it plain; of those that need as many,
 the one whose results their readers have to convert least. Ties go to the earlier variant. A variant that adds more
-error than RISK_LIMIT is for a search that watches accuracy, never for this rule.
+error than RISK_LIMIT is for a search that watches accuracy, never for this rule. Kernels that users bring for an op
+take part where they state that they cost less than the others are guessed to, or where there are no others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
 from meta_infer.ir.shapes import product, usual_upper
+from meta_infer.kernels.guess import alone_cost
+from meta_infer.kernels.registry import rival_digest
 from meta_infer.ops.registry import op_named
 from meta_infer.passes.alternatives import Alternative, take_alternatives
 from meta_infer.search.alternatives import worthwhile
@@ -104,6 +107,15 @@ def _choose(group: Group, candidates: Sequence[Variant], have: Mapping[str, set[
     return min(best, key=lambda v: sum(wanted(name, layout) for name, layout in v.outputs.items()))
 
 
+def _by_rule(group: Group, variants: list[Variant]) -> list[Variant]:
+    """`variants` with those of users' kernels first that state a lesser cost, and without their others."""
+    others = [v for v in variants if not rival_digest(v.kernel)]
+    if not others or len(others) == len(variants):
+        return variants
+    least = alone_cost(group, others)
+    return [*(v for v in variants if rival_digest(v.kernel) and 0 < v.cost < least), *others]
+
+
 def _asked_once(variants: Variants) -> Variants:
     """`variants` that asks the kernels once for each group: costs are asked for before the plan is made."""
     known: dict[int, tuple[Group, tuple[Variant, ...]]] = {}     # the group is kept, so that its id stays its own
@@ -145,7 +157,7 @@ def default_plan(graph: Graph, profile: Profile, cover: Cover, variants: Variant
     groups = take_alternatives(groups, worthwhile(groups, alternatives(graph, groups), profile, variants))
 
     def offered(group: Group) -> list[Variant]:
-        return [v for v in variants(group, profile) if v.risk <= RISK_LIMIT]
+        return [v for v in _by_rule(group, list(variants(group, profile))) if v.risk <= RISK_LIMIT]
 
     wanted = _wanted(graph, groups, offered)
     for group in groups:

@@ -12,12 +12,14 @@ from meta_infer.cost.model import CostModel
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Layout, Variant, walk_plans
 from meta_infer.kernels.guess import value_bytes
+from meta_infer.kernels.registry import rival_digest
 from meta_infer.lower.views import slice_view_offset
+from meta_infer.search.aims import Aims, solve_for
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.context import Context
 from meta_infer.search.guesses import Guesses
 from meta_infer.search.sites import Known, Site, Translated
-from meta_infer.search.solve import WORK, Limits, Priced, Solved, solve
+from meta_infer.search.solve import WORK, Goal, Limits, Priced, Solved, solve
 from meta_infer.search.space import Offer, Space
 from meta_infer.search.timing import Converted, TimeOver, Timer
 from meta_infer.search.ways import Way, way_of
@@ -53,6 +55,8 @@ class Market:
     keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
+    aims: Aims = field(default_factory=Aims)
+    _work_joules: dict[tuple[frozenset[str], Way], float] = field(default_factory=dict)
 
     def price(self, text: str, way: Way, known: Known) -> float:
         """Seconds of a way of the site `text`: timed, or guessed, and as it is in place where that was seen."""
@@ -60,18 +64,38 @@ class Market:
 
     def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True,
               work: float = WORK) -> Solved:
-        """The best plan at the prices of now, of the ways that are `allowed` and did not fail.
+        """The best plan for the objective at the prices of now, of the ways that are `allowed` and did not fail.
 
-        `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan.
+        `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan, NothingFits where
+        none keeps within the limits.
         """
+        def priced(offer: Offer, variant: Variant, way: Way, known: Known) -> Priced:
+            seconds = 0.0 if is_view(offer.group, variant) else self.price(offer.text, way, known)
+            return Priced(variant, seconds, self._joules(offer, variant, way, seconds))
+
         def prices(offer: Offer) -> list[Priced]:
             if offer.is_free:
                 return [Priced(variant, 0.0) for variant in offer.variants]
-            return [Priced(variant, 0.0 if is_view(offer.group, variant) else self.price(offer.text, way, known))
-                    for variant, way, known in self.translated.ways(offer)
+            return [priced(offer, variant, way, known) for variant, way, known in self.translated.ways(offer)
                     if known.measured != math.inf and allowed(offer, way, known)]
 
-        return solve(self.space, prices, self.conversion, self.limits, work)
+        def one(goal: Goal, limits: Limits) -> Solved:
+            return solve(self.space, prices, self.conversion, limits, work, goal, self._conversion_joules)
+
+        return solve_for(self.aims.objective, one, self.limits, self.aims.weighs_energy)
+
+    def _joules(self, offer: Offer, variant: Variant, way: Way, seconds: float) -> float:
+        energy = self.aims.energy
+        if energy is None or not self.aims.weighs_energy:
+            return 0.0
+        key = offer.covers, way
+        if key not in self._work_joules:
+            self._work_joules[key] = energy.group(offer.group, variant)
+        return self._work_joules[key] + energy.static_w * seconds
+
+    def _conversion_joules(self, value: Value, source: Layout, target: Layout, seconds: float) -> float:
+        energy = self.aims.energy
+        return energy.conversion(value, source, target, seconds) if energy and self.aims.weighs_energy else 0.0
 
     def conversion(self, value: Value, source: Layout, target: Layout) -> float | None:
         if not conversion_exists(source, target):
@@ -129,7 +153,8 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, s
     """Ranks the best guesses of a site by the cost model, where there are more than will be timed.
 
     The model sees what lowered kernels do, which tells ways of one group apart better than what kernels state. Their
-    level stays: other ways of the site, and other sites, keep their guesses.
+    level stays: other ways of the site, and other sites, keep their guesses; so do kernels of users, in which the model
+    sees nothing.
     """
     if site.first or any(known.is_counted or known.measured is not None for known in site.ways.values()):
         return
@@ -138,7 +163,10 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, s
     near = [way for way, seconds in guessed.items() if seconds <= slack * least or way == chosen]
     if len(near) <= rivals:
         return
-    asked = sorted(near, key=lambda way: (guessed[way], way))[:_COUNTED * rivals]
+    asked = sorted((way for way in near if not rival_digest(way.kernel)),
+                   key=lambda way: (guessed[way], way))[:_COUNTED * rivals]
+    if not asked:
+        return
     predicted = {way: timer.predicted(market.cost, site, way) for way in asked}
     level = statistics.median(site.ways[way].guess / seconds for way, seconds in predicted.items())
     for way, seconds in predicted.items():

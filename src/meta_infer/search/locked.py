@@ -4,7 +4,8 @@
      "inputs": ["b8@1"], "outputs": ["b8@1"], "knobs": {"rows": 6}}
 
 `nodes` are the first values that the group's nodes make, `group` a hash of its text (ir/group_text.py), so that a model
-that is not the one of the lock is noticed. Groups that take no time are left out: they have one way only.
+that is not the one of the lock is noticed. Groups that take no time are left out: they have one way only. Where the
+kernel is a user's, `source` is a hash of the file that holds it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import Group, Layout, Plan, walk_plans
 from meta_infer.ir.group_text import group_text
+from meta_infer.kernels.registry import all_kernels, rival_digest
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.fine import conversion_exists
@@ -36,7 +38,8 @@ def locked_choices(plan: Plan) -> list[dict[str, Any]]:
         if way.kernel not in ("view", "region"):
             found.append({"nodes": [key_of(node) for node in planned.group.nodes], "group": _hash(planned.group),
                           "kernel": way.kernel, "variant": way.variant, "inputs": list(way.inputs),
-                          "outputs": list(way.outputs), "knobs": dict(way.knobs)})
+                          "outputs": list(way.outputs), "knobs": dict(way.knobs),
+                          **({"source": digest} if (digest := rival_digest(way.kernel)) else {})})
     return found
 
 
@@ -64,6 +67,9 @@ def locked_plan(graph: Graph, choices: Sequence[Mapping[str, Any]], what: str, p
         if key not in wanted:
             return []
         variant = variant_as(wanted[key], offer.group, offer.variants, profile)
+        if variant is None and wanted[key].kernel not in [kernel.name for kernel in all_kernels()]:
+            raise InputError(f"takes kernel {wanted[key].kernel!r} for {offer.group.label}, which is none of meta-infer's",
+                             what=what, hint="give the file that holds it: --custom FILE")
         if variant is None:
             raise InputError(f"asks for {wanted[key]} to compute {offer.group.label}, which this version does not have",
                              what=what, hint="leave --replay out, or build with the version that the lock names")
@@ -81,6 +87,12 @@ def locked_plan(graph: Graph, choices: Sequence[Mapping[str, Any]], what: str, p
                          what=what, hint="give the lock of a build of this very model, with the same --shape and "
                                          "--disable") from error
     return solved.plan
+
+
+def other_sources(choices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Kernels of users that choices were made with and whose files have changed since."""
+    found = {str(choice.get("kernel")): choice.get("source") for choice in choices if isinstance(choice, Mapping)}
+    return [name for name, digest in found.items() if digest and rival_digest(name) not in ("", digest)]
 
 
 def _hash(group: Group) -> str:

@@ -355,6 +355,12 @@ def emit_alone(func: LoopFunc, isa: str) -> KernelUnit:
     return KernelUnit(symbol, text.replace(_ANONYMOUS, symbol))
 
 
+def _is_alone(func: LoopFunc) -> bool:
+    """Whether it is a unit of its own: it is long, or a user's text has functions that others must not see."""
+    stmts = list(walk_stmts(func.body))
+    return len(stmts) >= _ALONE_STATEMENTS or any(isinstance(stmt, Source) and stmt.head for stmt in stmts)
+
+
 def emit_unit(funcs: Sequence[LoopFunc], isa: str, labels: Mapping[str, str]) -> str:
     """One translation unit: helpers, then the functions. `labels` gives a comment per function name."""
     prelude = Prelude(isa_named(isa))
@@ -393,7 +399,7 @@ def emit_module(funcs: Sequence[LoopFunc], dim_exprs: Sequence[Dim], symbols: Se
     Small functions share a unit. `dim_exprs` are what `mi_eval_dims` writes, in that order; `symbols` the order of the
     values it reads.
     """
-    small = [func for func in funcs if sum(1 for _ in walk_stmts(func.body)) < _ALONE_STATEMENTS]
+    small = [func for func in funcs if not _is_alone(func)]
     names = {func.name for func in small}
     alone = {func.name: emit_alone(func, isa) for func in funcs if func.name not in names}
     units = [emit_unit(unit, isa, {}) for unit in _units(small)] if small else []
