@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.ir.program import Program
@@ -82,6 +83,14 @@ class Failure:
     reason: str
 
 
+class Execute(Protocol):
+    """`execute` of a backend, described there."""
+
+    def __call__(self, package: Path, batches: Sequence[Mapping[str, np.ndarray]], threads: int = 1, runs: int = 1,
+                 time_limit: float = 60.0, target: str | None = None,
+                 board: Board | None = None) -> Execution | Failure: ...
+
+
 @dataclass(frozen=True)
 class Backend:
     """A target.
@@ -92,9 +101,10 @@ class Backend:
     emit      (program, profile) -> sources in the target's language.
     compile   (sources, profile) -> Artifact. Raises ToolchainError.
     execute   (package file, batches of inputs, threads, timed runs per batch, time limit in s, target or None for
-              the best one) -> Execution | Failure. Runs in a child process, so that code which crashes costs one
-              sample and not the build; a target that this machine lacks runs where it can: emulated, simulated, on a
-              board. Raises ToolchainError when what that needs is not installed.
+              the best one, connected board or None for this machine) -> Execution | Failure. Runs in a child process,
+              so that code which crashes costs one sample and not the build; a target that this machine lacks runs
+              where it can: emulated, simulated. Raises ToolchainError when what that needs is not installed,
+              DeviceError when the board fails.
     estimate  (group, variant, profile) -> time of the group, without running it; None when the profile lacks figures.
     """
 
@@ -104,5 +114,5 @@ class Backend:
     lower: Callable[[Group, Variant, Mapping[str, Layout], Profile], Lowering]
     emit: Callable[[Program, Profile], Sequence[str]]
     compile: Callable[[Sequence[str], Profile], Artifact]
-    execute: Callable[[Path, Sequence[Mapping[str, np.ndarray]], int, int, float, str | None], Execution | Failure]
+    execute: Execute
     estimate: Callable[[Group, Variant, Profile], Metric | None]

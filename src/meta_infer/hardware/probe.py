@@ -20,11 +20,11 @@ _CACHES = {("1", "Data"): "l1d", ("1", "Unified"): "l1d", ("2", "Unified"): "l2"
 
 
 def probe(root: Path = Path("/"), cpus: frozenset[int] | None = None,
-          architecture: str | None = None) -> tuple[str, tuple[str, ...]]:
+          architecture: str | None = None, name: str = "native") -> tuple[str, tuple[str, ...]]:
     """(text of a profile, warnings about what could not be read).
 
     `root` is where /proc and /sys are found, `cpus` the CPUs this process may run on (default: its affinity),
-    `architecture` what `uname -m` prints.
+    `architecture` what `uname -m` prints, `name` the profile's.
     """
     cpus = cpus or frozenset(os.sched_getaffinity(0))
     architecture = architecture or os.uname().machine
@@ -46,8 +46,8 @@ def probe(root: Path = Path("/"), cpus: frozenset[int] | None = None,
     device["precision"] = ["fp32"]
     memories = _memories(root, min(cpus), unread)
     # macs_per_cycle and bandwidth can be measured but not read: no machine states them, so that is no warning.
-    chip: dict[str, Any] = {"name": "native"}
-    model = next((entry["model name"] for entry in info if "model name" in entry), None)
+    chip: dict[str, Any] = {"name": name}
+    model = _model(root, info)
     if model:
         chip["description"] = model
     if level is not None:
@@ -68,6 +68,18 @@ def _cpuinfo(root: Path) -> list[dict[str, str]]:
         pairs = (line.split(":", 1) for line in block.splitlines() if ":" in line)
         entries.append({key.strip(): value.strip() for key, value in pairs})
     return [entry for entry in entries if entry]
+
+
+def _model(root: Path, info: list[dict[str, str]]) -> str:
+    """What the processor is called; on Arm, which gives it no name, the board with the numbers of the cores."""
+    named = next((entry["model name"] for entry in info if "model name" in entry), "")
+    if named:
+        return named
+    board = next((entry["Model"] for entry in info if "Model" in entry), "") or (
+        _read(root / "proc/device-tree/model") or "").strip("\0 ")
+    cores = sorted({f"{entry.get('CPU implementer', '')}/{entry['CPU part']}" for entry in info if "CPU part" in entry})
+    kinds = {entry["uarch"] for entry in info if "uarch" in entry}
+    return ", ".join(filter(None, (board, *([f"cores {' '.join(cores)}"] if cores else []), *sorted(kinds))))
 
 
 def _features(info: list[dict[str, str]]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 from pathlib import Path
 
@@ -64,13 +64,17 @@ def target_named(targets: Sequence[Target], isa: str, what: str) -> Target:
                      hint=f"its targets are {', '.join(t.isa for t in targets) or 'none'}")
 
 
-def best_target(targets: Sequence[Target], what: str) -> Target:
-    """The most capable target this machine satisfies. Raises PackageError naming what is missing."""
-    here, features = architecture(), cpu_features()
+def best_target(targets: Sequence[Target], what: str, here: str = "", features: Set[str] | None = None) -> Target:
+    """The most capable target this machine satisfies, or another of architecture `here` with these features.
+
+    Raises PackageError naming what is missing.
+    """
+    machine = f"that machine is {here}" if here else f"this machine is {architecture()}"
+    here, features = here or architecture(), cpu_features() if features is None else features
     family = [t for t in targets if t.architecture == here and t.device == "cpu"]
     if not family:
         has = ", ".join(sorted({t.isa for t in targets})) or "no target"
-        raise PackageError(f"holds code for {has}, this machine is {here}", what=what,
+        raise PackageError(f"holds code for {has}, {machine}", what=what,
                            hint="build it with --hardware native on this machine")
     fitting = [t for t in family if t.features <= features]
     if not fitting:

@@ -100,6 +100,16 @@ class LibraryUnwritableError(LibraryError):
     """The experience library cannot be written: no permission, no space, in use. A build goes on without it."""
 
 
+class DeviceError(MetaInferError):
+    """A connected board cannot be reached, refuses, or lacks what measuring needs."""
+
+    exit_code, layer = 12, "device"
+
+
+class DeviceLostError(DeviceError):
+    """The connection to a board broke while something ran there."""
+
+
 class InternalError(MetaInferError):
     """The compiler broke one of its own invariants: a fault of meta-infer, not of the user."""
 

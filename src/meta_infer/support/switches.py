@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,13 @@ def _level(name: str, highest: int) -> int:
     return int(text)
 
 
+def _words(name: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(os.environ.get(name, "")))
+    except ValueError as error:
+        raise UsageError(f"is no command: {error}", what=f"environment variable {name}") from error
+
+
 @dataclass(frozen=True)
 class Switches:
     """The environment as read once at the start of a command."""
@@ -28,6 +36,7 @@ class Switches:
     compiler: str | None       # META_INFER_CC: another C compiler than ziglang's
     arena: str                 # META_INFER_ARENA: '', 'separate' (malloc per buffer) or 'poison' (NaN in dead ranges)
     library: Path              # META_INFER_LIBRARY: the experience library; default: library.sqlite in the cache
+    ssh: tuple[str, ...] = ("ssh",)  # META_INFER_SSH: the ssh client for boards, with options
     measure: str = ""          # META_INFER_MEASURE: '' or 'replay' (nothing is measured); 'replay:FILE' sets `library`
 
 
@@ -52,5 +61,6 @@ def read_switches() -> Switches:
         compiler=env.get("META_INFER_CC") or None,
         arena=arena,
         library=Path(recording or env.get("META_INFER_LIBRARY") or cache / "library.sqlite"),
+        ssh=_words("META_INFER_SSH") or ("ssh",),
         measure=measure,
     )

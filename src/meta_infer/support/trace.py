@@ -25,16 +25,20 @@ class Step:
 class Trace:
     """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays.
 
-    `on_progress(text)` tells how far a long step has come. `searches` holds what the search of each target did.
-    `decisions` says what became of each op (passes/decisions.py), for `--explain`.
+    `on_progress(text)` tells how far a long step has come, `on_share` which part of it, where that is known. `kept` says
+    what an interrupted build would leave. `searches` holds what the search of each target did, `rewrites` what passes
+    did to the graph. `decisions` says what became of each op (passes/decisions.py), for `--explain`.
     """
 
     on_step: Callable[[str], None] = lambda name: None
     on_progress: Callable[[str], None] = lambda text: None
+    on_share: Callable[[float], None] = lambda share: None
+    kept: str = ""
     steps: list[Step] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     decisions: list[Any] = field(default_factory=list)
     searches: list[dict[str, Any]] = field(default_factory=list)
+    rewrites: list[dict[str, Any]] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str, **known: object) -> Iterator[dict[str, object]]:

@@ -6,9 +6,7 @@ same driver and request serve a board. Times are those of the emulator and say n
 
 from __future__ import annotations
 
-import math
 import shutil
-import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,10 +15,10 @@ import numpy as np
 
 from meta_infer.backends.base import Execution, Failure
 from meta_infer.backends.cpu.child import run_child
+from meta_infer.backends.cpu.driver_request import read_answer, request_of
 from meta_infer.backends.cpu.toolchain import compile_program
 from meta_infer.runtime.cpu import target_named
-from meta_infer.runtime.feeds import as_input, check_names
-from meta_infer.runtime.reader import Package, Target
+from meta_infer.runtime.reader import Package
 from meta_infer.runtime.sources import DRIVER_SOURCES
 from meta_infer.support.errors import ToolchainError
 
@@ -34,10 +32,6 @@ EMULATORS: Mapping[str, tuple[str, ...]] = {
     "riscv64": ("qemu-riscv64-static", "-cpu", "rv64"),
 }
 HINT = "apt-get install qemu-user-static"
-_MAGIC = int.from_bytes(b"MI-REQ1", "little")
-_REQUEST = struct.Struct("<16q")
-_RECORD = struct.Struct("<24q")                       # rank, bytes, 16 dims, unused
-_PADDING = 64
 
 
 def emulator(isa: str) -> tuple[str, ...] | None:
@@ -61,38 +55,6 @@ def execute_emulated(package: Path, batches: Sequence[Mapping[str, np.ndarray]],
     driver = compile_program(DRIVER_SOURCES, isa)
     with tempfile.TemporaryDirectory(prefix="meta-infer-run-") as name:
         asked, answer = Path(name) / "request", Path(name) / "answer"
-        asked.write_bytes(_request(opened, target, batches, threads, runs))
+        asked.write_bytes(request_of(opened, target, batches, threads, runs))
         failure = run_child([*command, str(driver), str(package.resolve()), str(asked), str(answer)], time_limit)
-        return failure or _read_answer(opened, answer.read_bytes(), len(batches), runs)
-
-
-def _request(package: Package, target: Target, batches: Sequence[Mapping[str, np.ndarray]], threads: int,
-             runs: int) -> bytes:
-    """What runtime/c/mi_driver.c reads: numbers, then every input as a record and its padded data."""
-    places = [number for name in (target.code, target.plan, target.weights) for number in package.place(name)]
-    parts = [_REQUEST.pack(_MAGIC, threads, runs, len(batches), len(package.inputs), len(package.outputs), *places,
-                           *[0] * 4)]
-    for batch in batches:
-        check_names(batch, package.inputs)
-        for tensor in package.inputs:
-            array = as_input(batch[tensor.name], tensor, package.symbols)
-            shape = (*array.shape, *[0] * (16 - array.ndim))
-            parts += [_RECORD.pack(array.ndim, array.nbytes, *shape, *[0] * 6), array.tobytes(),
-                      bytes(-array.nbytes % _PADDING)]
-    return b"".join(parts)
-
-
-def _read_answer(package: Package, data: bytes, batches: int, runs: int) -> Execution:
-    outputs, seconds, at = [], [], 0
-    for _ in range(batches):
-        seconds += [nanoseconds / 1e9 for nanoseconds in struct.unpack_from(f"<{runs}q", data, at)]
-        at += 8 * runs
-        found = {}
-        for tensor in package.outputs:
-            rank, size, *rest = _RECORD.unpack_from(data, at)
-            at += _RECORD.size
-            shape = rest[:rank]
-            found[tensor.name] = np.frombuffer(data, tensor.numpy, math.prod(shape), at).reshape(shape).copy()
-            at += size
-        outputs.append(found)
-    return Execution(tuple(outputs), tuple(seconds))
+        return failure or read_answer(opened, answer.read_bytes(), len(batches), runs)

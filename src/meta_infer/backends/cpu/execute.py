@@ -18,18 +18,23 @@ import numpy as np
 from meta_infer.backends.base import Execution, Failure
 from meta_infer.backends.cpu.child import run_child
 from meta_infer.backends.cpu.emulated import execute_emulated
+from meta_infer.backends.cpu.on_board import execute_on_board
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.isa import NAMES, isa_named
 from meta_infer.runtime.cpu import architecture, cpu_features
 
 
 def execute_package(package: Path, batches: Sequence[Mapping[str, np.ndarray]], threads: int = 1, runs: int = 1,
-                    time_limit: float = 60.0, target: str | None = None) -> Execution | Failure:
+                    time_limit: float = 60.0, target: str | None = None,
+                    board: Board | None = None) -> Execution | Failure:
     """Run a package file on each batch of inputs (by name), `runs` timed times each after the first.
 
     `time_limit` is seconds for the whole child process, loading included. `target` is the instruction set to take,
     by default the best one; one that this machine lacks runs emulated (emulated.py). Raises ToolchainError when no
-    emulator for it is installed.
+    emulator for it is installed. With a `board`, the package runs there; raises DeviceError too.
     """
+    if board is not None:
+        return execute_on_board(package, batches, threads, runs, time_limit, target, board)
     if target is not None and not _runs_here(target):
         return execute_emulated(package, batches, threads, runs, time_limit, target)
     with tempfile.TemporaryDirectory(prefix="meta-infer-run-") as name:

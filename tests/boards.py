@@ -1,0 +1,151 @@
+"""A board for tests: a real ssh server in this process, which the system's own `ssh` client talks to.
+
+    with running_board(tmp_path) as board:
+        board.monkeypatch ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+asyncssh: Any = pytest.importorskip("asyncssh", reason="BOARDS NOT CHECKED: asyncssh is not installed (.[dev])")
+
+
+def need_ssh() -> None:
+    if shutil.which("ssh") is None:
+        pytest.skip("BOARDS NOT CHECKED: there is no ssh client; apt-get install openssh-client")
+
+
+@dataclass
+class SshServer:
+    """A server on this machine. `url` is what --device takes; `ssh` what META_INFER_SSH has to be."""
+
+    port: int
+    ssh: str
+    folder: Path
+    environment: dict[str, str]
+    commands: list[str] = field(default_factory=list)
+    _stop: Any = None
+
+    @property
+    def url(self) -> str:
+        return f"ssh://me@127.0.0.1:{self.port}"
+
+    def left_behind(self) -> list[Path]:
+        """What lies in the folder for temporary files."""
+        return list(self.folder.iterdir())
+
+    def hang_up(self) -> None:
+        """Ends all connections, and takes no new ones."""
+        self._stop()
+
+
+@contextmanager
+def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Iterator[SshServer]:
+    """Runs a server whose keys, configuration and temporary files lie in `place`."""
+    need_ssh()
+    place.mkdir(parents=True, exist_ok=True)
+    key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    key.write_private_key(str(place / "key"))
+    (place / "key").chmod(0o600)
+    temporary = place / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary), **(environment or {})}
+    loop = asyncio.new_event_loop()
+    server = SshServer(0, "", temporary, env)
+    children: set[Any] = set()
+    connections: set[Any] = set()
+
+    class Door(asyncssh.SSHServer):                                          # type: ignore[misc]
+        def connection_made(self, connection: Any) -> None:
+            connections.add(connection)
+
+        def begin_auth(self, username: str) -> bool:
+            return True
+
+        def public_key_auth_supported(self) -> bool:
+            return True
+
+        def validate_public_key(self, username: str, offered: Any) -> bool:
+            return bool(offered.public_data == key.public_data)
+
+    async def serve(process: Any) -> None:
+        server.commands.append(process.command)
+        child = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", process.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=env, start_new_session=True)
+        children.add(child)
+
+        async def feed() -> None:
+            try:
+                while data := await process.stdin.read(1 << 16):
+                    child.stdin.write(data)
+                    await child.stdin.drain()
+            except (OSError, asyncssh.Error):
+                pass                                     # the child, or the client, has ended
+            child.stdin.close()
+
+        async def tell(source: Any, target: Any) -> None:
+            while data := await source.read(1 << 16):
+                try:
+                    target.write(data)
+                    await target.drain()
+                except (OSError, asyncssh.Error):
+                    return                               # closing the pipe tells the child, as sshd does
+
+        feeding = asyncio.create_task(feed())
+        await asyncio.gather(tell(child.stdout, process.stdout), tell(child.stderr, process.stderr))
+        code = await child.wait()
+        feeding.cancel()
+        if code < 0:
+            process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
+        else:
+            process.exit(code)
+        children.discard(child)
+
+    async def start() -> Any:
+        return await asyncssh.create_server(Door, "127.0.0.1", 0, server_host_keys=[host_key], process_factory=serve,
+                                            encoding=None)
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    listening = asyncio.run_coroutine_threadsafe(start(), loop).result(20)
+    server.port = listening.get_port()
+    (place / "known_hosts").write_text(
+        f"[127.0.0.1]:{server.port} {host_key.export_public_key().decode().strip()}\n")
+    config = place / "config"
+    config.write_text(f"Host *\n  IdentityFile {place}/key\n  IdentitiesOnly yes\n  IdentityAgent none\n"
+                      f"  UserKnownHostsFile {place}/known_hosts\n  GlobalKnownHostsFile /dev/null\n")
+    server.ssh = f"ssh -F {config}"
+
+    async def stop() -> None:
+        listening.close()
+        for connection in list(connections):
+            connection.abort()
+        for child in list(children):
+            if child.returncode is None and child.stdin is not None:
+                child.stdin.close()
+        await asyncio.sleep(0.2)
+
+    def stop_now() -> None:
+        asyncio.run_coroutine_threadsafe(stop(), loop).result(20)
+
+    server._stop = stop_now
+    try:
+        yield server
+    finally:
+        stop_now()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
