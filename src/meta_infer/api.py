@@ -29,6 +29,7 @@ from meta_infer.package.archive import make_folder
 from meta_infer.package.format import TestVector
 from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.passes.alternatives import propose_alternatives
+from meta_infer.passes.applied import Applied
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.decisions import native_decisions
 from meta_infer.passes.legalize import legalize
@@ -105,8 +106,9 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         return _stopped(print_graph(imported), trace)
 
     with trace.step("canonicalize") as figures:
-        graph = canonicalize(imported, frozenset(config.disable))
-        figures["nodes"] = len(graph.nodes)
+        applied = Applied()
+        graph = canonicalize(imported, frozenset(config.disable), applied)
+        figures["nodes"], trace.rewrites = len(graph.nodes), applied.rows()
     if config.stop_after == "canonicalize":
         return _stopped(print_graph(graph), trace)
 
@@ -139,6 +141,7 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
         figures["package_bytes"] = write_package(
             config.package_path, [target.code for target in targets], tests=tests, report=report,
             lock=build_lock(targets), config=config.as_yaml(), threads=config.threads)
+        report |= {"searches": list(trace.searches)} if trace.searches else {}
     if config.stop_after == "package" or reference is None:
         return BuildResult(config.package_path, report, trace)
 

@@ -84,6 +84,9 @@ def build(
         help="A YAML file with these choices (memory_limit_mib: 64); flags win over it.",
         show_default=False)] = None,
     details: Annotated[bool, typer.Option("--details", help="Also print each group of fused operators.")] = False,
+    verbose: Annotated[bool, typer.Option(
+        "--verbose", "-v", help="Also print rewrites of the model, and of a search what was refused and where the time "
+        "goes.")] = False,
     explain: Annotated[bool, typer.Option(
         "--explain", help="Also print what became of each operator: native, decomposed, on the host, impossible.")
         ] = False,
@@ -116,18 +119,22 @@ def build(
         with step_names("build") as on_step:
             from meta_infer import api
 
-            trace.on_step, trace.on_progress = on_step, on_step.progress
+            trace.on_step, trace.on_progress, trace.on_share = on_step, on_step.progress, on_step.share
             result = api.build_from(wanted, trace)
     except VerificationError as error:
         if error.result is not None:
-            _show(error.result, details, explain, as_json)
+            _show(error.result, details, explain, as_json, verbose)
+        raise
+    except KeyboardInterrupt:
+        if trace.kept:
+            note(trace.kept)
         raise
     except MetaInferError:
         if explain and trace.decisions:
             _explain(trace, as_json)
         raise
     if result.path is not None:
-        _show(result, details, explain, as_json)
+        _show(result, details, explain, as_json, verbose)
         note(f"written: {result.path}")
     elif as_json:
         show_json({**_report(result, explain), "text": result.text})
@@ -152,7 +159,7 @@ def _explain(trace: Trace, as_json: bool) -> None:
         show(*operator_parts(trace.decisions))
 
 
-def _show(result: BuildResult, details: bool, explain: bool, as_json: bool) -> None:
+def _show(result: BuildResult, details: bool, explain: bool, as_json: bool, verbose: bool) -> None:
     """Warnings, then the report as tables or JSON."""
     from meta_infer.report.text import report_parts
 
@@ -163,4 +170,4 @@ def _show(result: BuildResult, details: bool, explain: bool, as_json: bool) -> N
         return
     if explain:
         _explain(result.trace, as_json)
-    show(*report_parts(result.report, result.trace.steps, result.comparisons, details))
+    show(*report_parts(result.report, result.trace.steps, result.comparisons, details, verbose))

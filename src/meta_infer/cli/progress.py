@@ -13,10 +13,12 @@ _QUIET = 10.0
 
 
 class StepNames:
-    """To be called with a step's name when it begins; `progress` with how far a long step has come."""
+    """To be called with a step's name when it begins; `progress` with how far a long step has come, and `share` with
+    the part of it that is done, where that is known."""
 
-    def __init__(self, begin: Callable[[str], None], progress: Callable[[str, str], None]) -> None:
-        self._begin, self._progress, self._name = begin, progress, ""
+    def __init__(self, begin: Callable[[str], None], progress: Callable[[str, str], None],
+                 share: Callable[[float], None] = lambda share: None) -> None:
+        self._begin, self._progress, self.share, self._name = begin, progress, share, ""
 
     def __call__(self, name: str) -> None:
         self._name = name

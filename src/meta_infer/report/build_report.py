@@ -21,6 +21,7 @@ from meta_infer.package.writer import CompiledTarget
 from meta_infer.report.group_work import work_of
 from meta_infer.report.limits import broken_limits
 from meta_infer.report.pooled import pooled_rows
+from meta_infer.report.search_report import of_every_run
 from meta_infer.search.locked import locked_choices
 from meta_infer.search.ways import way_of
 from meta_infer.support.trace import Trace
@@ -134,7 +135,8 @@ def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarg
         "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found}
                           for target, found in zip(targets[1:], figures[1:], strict=True)],
         "target_latency_ms": config.target_latency_ms,
-        **({"searches": list(trace.searches)} if trace.searches else {}),
+        **({"rewrites": list(trace.rewrites)} if trace.rewrites else {}),
+        **({"searches": [of_every_run(rows) for rows in trace.searches]} if trace.searches else {}),
         **trace.as_json(),
     }
 

@@ -1,43 +1,43 @@
-"""What a search did, as data and as text."""
+"""What a search did, as data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
-from meta_infer.report.plain_table import plain_table
-from meta_infer.report.units import count_text, seconds_text
 from meta_infer.search.story import Story
+
+THIS_RUN = "this_run"
+"""The key of what tells of one build alone: a package does not hold it, because a replay has to give the same bytes."""
 
 
 def search_rows(story: Story) -> dict[str, Any]:
-    """The story of a search as JSON; times are seconds of one run of the model."""
+    """The story of a search as JSON; times are seconds of one run of the model, errors and shares parts of 1."""
     return {
         "combinations": story.combinations, "groups": story.groups, "distinct_groups": story.distinct,
         "looked_at": story.looked_at, "kept": story.kept, "known": story.timed + story.recalled,
-        "refused": dict(sorted(story.refused.items())), "guess_error": story.error, "gap": story.gap,
+        "refused": dict(sorted(story.refused.items())), "guess_error": story.error,
+        "guess_error_uncorrected": story.raw_error, "gap": story.gap,
         "sum_of_parts_s": story.sum_of_parts, "ended": story.ended,
-        "plans": [{"name": one.name, "estimate_s": one.estimate,
-                   "measured_s": None if math.isinf(one.measured) else one.measured} for one in story.contenders],
+        "plans": [{"name": one.name, "estimate_s": one.estimate, "measured_s": _finite(one.measured)}
+                  for one in story.contenders],
+        "in_place": [{"expected_s": one.expected, "parts_s": one.in_place, "whole_s": one.whole, "level": one.level,
+                      "groups": one.groups, "corrected": one.clear} for one in story.context],
+        "fusion_levels": [{"level": one.name, "seconds": _finite(one.seconds), "gain": one.gain,
+                           "guessed": one.guessed, "kernels": one.kernels, "offers": one.offers}
+                          for one in story.levels],
+        "moves": dict(sorted(story.moves.items())),
+        "heaviest": [{"ops": one.ops, "node": one.node, "count": one.count, "seconds": one.seconds,
+                      "share": one.share, "chosen": one.chosen, "timed": one.is_timed, "rival": one.rival,
+                      "rival_s": _finite(one.rival_seconds)} for one in story.heaviest],
+        THIS_RUN: {"timed": story.timed, "from_library": story.recalled, "groups_from_elsewhere": story.taken_over},
     }
 
 
-def search_parts(rows: Mapping[str, Any]) -> list[RenderableType]:
-    """What `build` prints of a search: from how many combinations to how many timed, and the best plans."""
-    lines = [
-        f"search: {count_text(rows['combinations'])} combinations of kernels and knobs for {rows['distinct_groups']} "
-        f"distinct groups; {rows['looked_at']} looked at, {rows['kept']} kept, {rows['known']} timed",
-        f"guesses were {rows['guess_error']:.0%} off (median); by these times no plan is more than {rows['gap']:.1%} "
-        "quicker",
-    ]
-    if rows["ended"]:
-        lines.append(f"it ended early: {rows['ended']}; a second build goes on from here")
-    table = plain_table("plan", "sum of kernels", "whole, measured", right=("sum of kernels", "whole, measured"))
-    for plan in rows["plans"]:
-        measured = "-" if plan["measured_s"] is None else seconds_text(plan["measured_s"])
-        table.add_row(Text(plan["name"]), seconds_text(plan["estimate_s"]), measured)
-    return [*map(Text, lines), table, ""]
+def of_every_run(rows: dict[str, Any]) -> dict[str, Any]:
+    """What a package holds of them."""
+    return {key: value for key, value in rows.items() if key != THIS_RUN}
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

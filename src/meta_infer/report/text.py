@@ -11,7 +11,7 @@ from rich.text import Text
 
 from meta_infer.report.comparison import LEGEND, comparison_table
 from meta_infer.report.plain_table import plain_table
-from meta_infer.report.search_report import search_parts
+from meta_infer.report.search_text import rewrites_parts, search_parts
 from meta_infer.report.units import bytes_text, count_text, seconds_text, small_text
 from meta_infer.support.trace import Step
 from meta_infer.verify.compare import TensorComparison
@@ -21,12 +21,15 @@ MOST_ROWS = 12
 
 
 def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: Sequence[TensorComparison],
-                 details: bool = False) -> list[RenderableType]:
-    """What `build` prints: steps with their times, figures, the comparison; with `details` every group."""
+                 details: bool = False, verbose: bool = False) -> list[RenderableType]:
+    """What `build` prints: steps with their times, figures, the comparison; with `details` every group, `verbose` the
+    longer part of what a search tells."""
     parts: list[RenderableType] = [Text(f"{report['model']} for {report['hardware']}", style="bold"), ""]
     parts += [steps_table(steps), ""]
+    if verbose:
+        parts += rewrites_parts(report.get("rewrites", ()))
     for rows in report.get("searches", ()):
-        parts += search_parts(rows)
+        parts += search_parts(rows, verbose)
     others = report.get("other_targets", ())
     for target in (report, *others):
         if others:

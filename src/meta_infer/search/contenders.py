@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from meta_infer.ir.group import Plan, walk_plans
+from meta_infer.ir.group import PLAIN, Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.fine import Market, is_view
 from meta_infer.search.sites import Known
@@ -26,10 +26,16 @@ def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
     return not beats, one.measured, one.estimate
 
 
-def contenders_of(market: Market, solved: Solved, default: Plan, most: int) -> list[Contender]:
-    """The best plan, the best without what carries the most weight in it, and, last, the default one."""
+def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
+                  before: Sequence[Solved] = ()) -> list[Contender]:
+    """The best plan, the best without what carries the most weight in it, and, last, the default one.
+
+    The plans that were the best `before` their parts were timed in place come on top.
+    """
     by_rule = Contender("default", default, _estimate(market, default))
-    found = [Contender("searched", solved.plan, solved.seconds)]
+    found = [Contender("searched", solved.plan, solved.seconds),
+             *(Contender("before it was in place", one.plan, _estimate(market, one.plan)) for one in before)]
+    most += len(before)
     heaviest = _kernels_by_weight(market, solved)
     rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
         ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),
@@ -53,12 +59,20 @@ def choices_of(plan: Plan) -> list[tuple[str, Way]]:
 
 
 def _estimate(market: Market, plan: Plan) -> float:
+    """Kernels and conversions of a plan at the prices of now."""
     total = 0.0
     for one in walk_plans(plan):
+        wanted = {(name, PLAIN): one.graph.values[name] for name in one.graph.outputs}
         for planned in one.groups:
-            site, way = market.sites.get(group_text(planned.group)), way_of(planned.group, planned.variant)
-            if site is not None and way in site.ways and not is_view(planned.group, planned.variant):
+            group, layouts = planned.group, planned.variant.inputs
+            wanted |= {(name, layout): group.values[name] for name, layout in layouts.items()}
+            site, way = market.sites.get(group_text(group)), way_of(group, planned.variant)
+            if site is not None and way in site.ways and not is_view(group, planned.variant):
                 total += market.price(site.text, way, site.ways[way])
+        for (name, layout), value in wanted.items():
+            made = one.formats.get(name)
+            if name not in one.graph.constants and made is not None and made.layout != layout:
+                total += market.conversion(value, made.layout, layout) or 0.0
     return total
 
 

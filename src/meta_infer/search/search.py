@@ -17,11 +17,14 @@ from meta_infer.search.experience import decide, decisions_of, take_over
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
 from meta_infer.search.guesses import Guesses, Model
+from meta_infer.search.in_context import in_context
+from meta_infer.search.levels import fusion_levels
 from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.solve import NO_LIMITS, Limits
+from meta_infer.search.solve import NO_LIMITS, Limits, Solved
 from meta_infer.search.space import Space
 from meta_infer.search.story import Searched, Story
 from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.told import heaviest, moves_of, raw_error
 from meta_infer.search.ways import way_of
 from meta_infer.search.whole import Inputs, compare_plans
 
@@ -59,11 +62,13 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         story.ended = str(over)
         guesses.learn(sites.values())
         solved = market.solve()
-    story.timed, story.recalled = timer.timed, timer.recalled
-    story.error, story.gap, story.sum_of_parts = guesses.error(sites.values()), solved.gap, solved.seconds
+    on_stage("in place")
+    plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=until)
+    solved, story.context = plans[-1], tuple(steps)
+    tell_prices(story, market, solved)
 
     on_stage("whole plans")
-    contenders = contenders_of(market, solved, default, budget.plans)
+    contenders = contenders_of(market, solved, default, budget.plans, plans[:-1])
     try:
         found = compare_plans([one.plan for one in contenders], timer, inputs, rounds=_ROUNDS, seconds=_SECONDS)
         contenders = [replace(one, measured=seconds) for one, seconds in zip(contenders, found, strict=True)]
@@ -71,9 +76,18 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         story.ended = story.ended or str(over)
     story.contenders = tuple(sorted(contenders, key=lambda one: standing(one, contenders[-1])))
     plan = story.contenders[0].plan
+    story.timed, story.recalled = timer.timed, timer.recalled
+    story.heaviest, story.moves = heaviest(market, plan), moves_of(space, plan)
     if not timer.is_replay:
         decide(timer.library, decisions_of(plan, sites, profile, timer.cpu, timer.threads))
     return Searched(plan, story)
+
+
+def tell_prices(story: Story, market: Market, solved: Solved) -> None:
+    """What prices say of the plan that was solved for: how wrong guesses were, and what fusion is worth."""
+    story.raw_error, story.error = raw_error(market.sites.values()), market.guesses.error(market.sites.values())
+    story.gap, story.sum_of_parts = solved.gap, solved.seconds
+    story.levels = fusion_levels(market, solved)
 
 
 def _add_default(default: Plan, market: Market) -> None:

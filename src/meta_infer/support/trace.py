@@ -25,9 +25,9 @@ class Step:
 class Trace:
     """Steps so far, and warnings. `on_step(name)` is called when a step begins, for progress displays.
 
-    `on_progress(text)` tells how far a long step has come, `on_share` which part of it, where that is known. `kept` says
-    what an interrupted build would leave. `searches` holds what the search of each target did, `rewrites` what passes
-    did to the graph. `decisions` says what became of each op (passes/decisions.py), for `--explain`.
+    `on_progress(text)` tells how far a long step has come, `on_share` which part of it, where known; `kept` says
+    what an interrupted build leaves. `searches` holds what the search of each target did, `rewrites` what passes did to
+    the graph. `decisions` says what became of each op (passes/decisions.py), for `--explain`.
     """
 
     on_step: Callable[[str], None] = lambda name: None

@@ -1,0 +1,151 @@
+"""What a search did, as text: a few lines and two tables, and on request what was refused and where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from meta_infer.report.operators import short_name
+from meta_infer.report.plain_table import plain_table
+from meta_infer.report.search_report import THIS_RUN
+from meta_infer.report.units import count_text, seconds_text
+
+LEVELS: Mapping[str, str] = {
+    "none": "every operator in a kernel of its own",
+    "elementwise": "chains of elementwise operators in one kernel",
+    "epilogue": "elementwise operators within the kernel before them",
+    "full": "both",
+    "anchors": "several convolutions, products or poolings in one kernel",
+    "moves": "parts of the model in another shape: merged, split, padded",
+}
+"""What each level of fusion allows on top of those before it."""
+
+REASONS: Mapping[str, str] = {
+    "registers": "need more vector registers than there are",
+    "cache": "keep more in a cache than it holds",
+    "alignment": "sizes are no multiples of what the code needs",
+    "shape": "are larger than the problem",
+    "code": "would be too much code",
+    "isa": "need instructions that the chip lacks",
+    "custom": "were refused by a kernel of yours",
+    "risk": "round more than is allowed",
+}
+
+
+def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[RenderableType]:
+    """What `build` prints of a search; `verbose` adds refusals, moves and the heaviest groups."""
+    lines = _counts(rows, verbose)
+    lines += _in_place(rows.get("in_place", ()))
+    if rows["ended"]:
+        lines.append(f"it ended early: {rows['ended']}; a second build goes on from here")
+    parts: list[RenderableType] = [*map(Text, lines), ""]
+    if rows.get("fusion_levels"):
+        parts += [levels_table(rows["fusion_levels"]), ""]
+    parts += [plans_table(rows["plans"]), ""]
+    if verbose and rows.get("heaviest"):
+        parts += [Text("the heaviest groups, and what they were chosen over:"), heaviest_table(rows["heaviest"]), ""]
+    return parts
+
+
+def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
+    """From how many combinations to how many timed, and how wrong guesses were."""
+    here = rows.get(THIS_RUN)
+    source = ""
+    if here:
+        source = f" ({here['timed']} now, {here['from_library']} from the library)"
+    lines = [
+        f"search: {count_text(rows['combinations'])} combinations of kernels and knobs for {rows['distinct_groups']} "
+        f"distinct groups;",
+        f"  {rows['looked_at']} guessed, {rows['kept']} kept, {rows['known']} timed{source}",
+    ]
+    if here and here["groups_from_elsewhere"]:
+        lines.append(f"  {here['groups_from_elsewhere']} groups began with what did best on another chip")
+    refused = sum(rows["refused"].values())
+    if verbose and refused:
+        lines.append(f"  {refused} could not be:")
+        lines += [f"    {count:6}  {REASONS.get(reason, reason)} ({reason})" for reason, count
+                  in sorted(rows["refused"].items(), key=lambda item: -item[1]) if count]
+    before = f"{rows['guess_error_uncorrected']:.0%} off, " if "guess_error_uncorrected" in rows else ""
+    lines.append(f"guesses of what was timed were {before}{rows['guess_error']:.0%} once corrected by it (median); by "
+                 f"these times no plan is more than {rows['gap']:.1%} quicker")
+    moves = rows.get("moves", {})
+    if moves:
+        lines.append("rewrites that the plan took: " + ", ".join(f"{count} x {name}" for name, count in moves.items()))
+    return lines
+
+
+def _in_place(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The sum of parts beside the whole, for the plan that was solved for first and after each correction."""
+    lines = []
+    for i, step in enumerate(steps):
+        off = step["whole_s"] / step["expected_s"] - 1 if step["expected_s"] else 0.0
+        what = "kernels timed alone add up to" if not i else "solved again with that, expected"
+        clear = step["corrected"]
+        told = f"{clear} of {step['groups']} groups differ clearly from their time alone" if clear else (
+            "no group differs clearly from its time alone")
+        lines.append(f"{what} {seconds_text(step['expected_s'])}, the whole took {seconds_text(step['whole_s'])} "
+                     f"({off:+.1%}): {told}")
+    return lines
+
+
+def levels_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The best plan of each level of fusion, by the prices that the search came to."""
+    table = plain_table("fusion", "allows", "kernels", "estimate", "gain", "guessed",
+                        right=("kernels", "estimate", "gain", "guessed"))
+    for i, row in enumerate(rows):
+        known = row["seconds"] is not None
+        gain = f"{row['gain']:.1%}" if known and i and rows[i - 1]["seconds"] is not None else "-"
+        if not row["offers"]:
+            gain = "none here"
+        table.add_row(row["level"], LEVELS.get(row["level"], ""), str(row["kernels"]) if known else "-",
+                      seconds_text(row["seconds"]) if known else "does not fit", gain,
+                      f"{row['guessed']:.0%}" if known else "-")
+    return table
+
+
+def plans_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Whole plans, the chosen one first: what their parts add up to, and what they took as a whole."""
+    table = plain_table("plan", "estimate", "measured", "off", right=("estimate", "measured", "off"))
+    for row in rows:
+        measured = row["measured_s"]
+        off = f"{measured / row['estimate_s'] - 1:+.1%}" if measured and row["estimate_s"] else "-"
+        table.add_row(Text(row["name"]), seconds_text(row["estimate_s"]),
+                      "-" if measured is None else seconds_text(measured), off)
+    return table
+
+
+def heaviest_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Groups that take most, with the nearest rival of each and by how much longer that takes."""
+    table = plain_table("group", "n", "time of one", "share", "chosen", "nearest rival", "takes",
+                        right=("n", "time of one", "share", "takes"))
+    for row in rows:
+        rival = row["rival_s"]
+        takes = "-" if rival is None or not row["seconds"] else f"{rival / row['seconds'] - 1:+.0%}"
+        time = ("" if row["timed"] else "about ") + seconds_text(row["seconds"])
+        table.add_row(Text(f"{row['ops']} {short_name(row['node'])}"), str(row["count"]), time, f"{row['share']:.0%}",
+                      Text(row["chosen"].partition(" ")[0]), Text(_rival(row["chosen"], row["rival"])), takes)
+    return table
+
+
+def _rival(chosen: str, rival: str) -> str:
+    """'conv_direct/tiled', or of the same variant the knobs that differ: 'rows=4'."""
+    mine, theirs = chosen.split(" "), rival.split(" ")
+    if not rival:
+        return "none timed"
+    if mine[0] != theirs[0]:
+        return theirs[0]
+    return " ".join(word for word in theirs[1:] if word not in mine) or "other layouts"
+
+
+def rewrites_parts(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
+    """What passes did to the graph before kernels were chosen: nodes that each changed and took out."""
+    if not rows:
+        return []
+    table = plain_table("pass", "what it does", "changed", "removed", right=("changed", "removed"))
+    for row in rows:
+        table.add_row(row["pass"], Text(row["does"]), str(row["changed"]), str(row["removed"]))
+    return [Text("rewrites of the model, nodes:"), table, ""]

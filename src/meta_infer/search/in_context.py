@@ -1,0 +1,69 @@
+"""The chosen plan in context: it runs once as a whole with a clock around every group, prices of what takes clearly
+more or less in place are corrected, and the program is solved again."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from meta_infer.search.contenders import choices_of
+from meta_infer.search.context import Placed, level_of
+from meta_infer.search.fine import Market, fine
+from meta_infer.search.placed import InPlace, time_placed
+from meta_infer.search.solve import Solved
+from meta_infer.search.story import InContext
+from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.ways import way_of
+from meta_infer.search.whole import Inputs, build_plan
+
+REPEATS = 2
+
+
+def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, slack: float,
+               until: float) -> tuple[list[Solved], list[InContext]]:
+    """The plan given and those that came after corrections, the last one last, and what was found of each in place.
+
+    At most REPEATS times another plan is looked for, which ends early where that is the same, fails in place, or needs
+    times when the time `until` (time.monotonic) is over.
+    """
+    plans, steps, expected = [solved], [], solved.seconds
+    while True:
+        try:
+            found = time_placed(build_plan(solved.plan, timer.backend, timer.profile, timer.threads), timer, inputs)
+        except TimeOver:
+            break
+        if found is None:
+            break
+        placed = list(_placed(market, solved, found))
+        level, clear = level_of(placed), market.context.learn(placed)
+        in_place = sum(one.count * one.place for one in placed) + found.rest
+        steps.append(InContext(expected, in_place, found.whole, level, len(placed), clear))
+        if len(steps) > REPEATS or not clear:
+            break
+        corrected = solved.seconds + sum(one.count * (market.context.price(one.text, one.way, one.alone) - one.alone)
+                                         for one in placed)
+        try:
+            again = fine(market, timer, rivals=1, slack=slack, until=until)
+        except TimeOver:
+            break
+        others = [one for one in plans if choices_of(one.plan) != choices_of(again.plan)]
+        known, plans, solved = len(others) < len(plans), [*others, again], again
+        if known:
+            break
+        expected = again.seconds * found.whole / corrected
+    return plans, steps
+
+
+def _placed(market: Market, solved: Solved, found: InPlace) -> Iterator[Placed]:
+    """Groups of the outermost graph that were timed in place, beside what is known of them alone."""
+    counts = Counter((offer.text, way_of(offer.group, priced.variant)) for offer, priced in solved.taken.values())
+    for (text, way), (place, spread) in found.groups.items():
+        site = market.sites.get(text)
+        if site is None or way not in site.ways or not place:
+            continue
+        known = site.ways[way]
+        alone = market.guesses.corrected(way, known)
+        if 0 < alone < math.inf:
+            off = math.hypot(spread / place, known.spread / alone)
+            yield Placed(text, way, counts[text, way], place, alone, off, known.measured is not None)
