@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortools.sat.python import cp_model
 
 from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import PLAIN, Format, Group, Layout, Plan, PlannedGroup, Variant
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.passes.group_order import cycle_of, in_order
 from meta_infer.passes.moves import apply_moves
 from meta_infer.passes.rewrite import key_of
@@ -179,10 +180,13 @@ class _Program:
         self.moves = [(move, self.model.new_bool_var(f"{move.move}:{i}")) for i, move in enumerate(space.moves)]
         # A region names values of the graphs around it, which only its groups type.
         self.values = {name: value for offer in space.offers for name, value in offer.group.values.items()}
+        offered = [(offer, prices(offer)) for offer in space.offers]
+        if limits.memory_bytes is not None and _most_bytes(offered) <= limits.memory_bytes:
+            limits = replace(limits, memory_bytes=None)
         keep_all = limits.are_set or goal.name != LATENCY.name
         self.choices = [
-            _Choice(offer, priced, self.model.new_bool_var(f"{offer.key}:{i}"))
-            for offer in space.offers for i, priced in enumerate(best_of_each(offer, prices(offer), keep_all))]
+            _Choice(offer, one, self.model.new_bool_var(f"{offer.key}:{i}"))
+            for offer, priced in offered for i, one in enumerate(best_of_each(offer, priced, keep_all))]
         self._cover()
         self.converted = self._formats(conversion)
         self._joules = {key: joules(self.values[key[0]], key[1], key[2], seconds)
@@ -312,6 +316,20 @@ class _Program:
         return Solved(plan_of(graph, [(c.offer.group, c.priced.variant) for c in taken]), seconds, bound,
                       conversions, len(self.choices), {c.offer.key: (c.offer, c.priced) for c in taken}, joules, count,
                       objective)
+
+
+def _most_bytes(offered: Iterable[tuple[Offer, Sequence[Priced]]]) -> int:
+    """As many bytes as all offers have together, in every format: a limit above that limits nothing."""
+    total = 0
+    for offer, priced in offered:
+        group = offer.group
+        forms = {(name, PLAIN) for name in (*group.inputs, *group.outputs)}
+        for one in priced:
+            forms |= {*one.variant.inputs.items(), *one.variant.outputs.items()}
+        total += max((weight_bytes(group, one.variant) for one in priced), default=0)
+        total += sum(usual_upper(product(layout.physical(group.values[name].shape))) * group.values[name].dtype.bytes
+                     for name, layout in forms if name not in group.constants)
+    return total
 
 
 def _whole(limit: float) -> int:
