@@ -29,6 +29,9 @@ def build(
     hardware: Annotated[str | None, typer.Option(
         help="A profile: 'native' (this machine), a name of `meta-infer hardware list`, or a YAML file.",
         show_default="native", autocompletion=profile_names)] = None,
+    device: Annotated[str | None, typer.Option(
+        help="Where kernels are timed and the package is checked: 'local', or a board as ssh://[user@]host[:port]; see "
+             "docs/boards.md.", metavar="local|ssh://HOST", show_default="local")] = None,
     output: Annotated[Path | None, typer.Option(
         "--output", "-o", help="The package file.", show_default="the model's name with .bin")] = None,
     isa: Annotated[list[str] | None, typer.Option(
@@ -62,7 +65,8 @@ def build(
         help="Take the choices of a build.lock.json, or of the package that holds it.", metavar="FILE",
         show_default=False)] = None,
     custom: Annotated[list[Path] | None, typer.Option(
-        help="A Python file with ops of your own, see docs/custom-ops.md. Repeatable.", metavar="FILE",
+        help="A Python file with ops or kernels of your own, see docs/custom-ops.md and custom-kernels.md. "
+             "Repeatable.", metavar="FILE",
         show_default=False)] = None,
     disable: Annotated[list[str] | None, typer.Option(
         help="Leave out a graph pass by its name. Repeatable.", metavar="PASS", show_default=False)] = None,
@@ -101,7 +105,7 @@ def build(
     from meta_infer.build_config import COMMAND_LINE, make_config, read_config
     from meta_infer.support.trace import Trace
 
-    given = {"model": model, "hardware": hardware, "output": output, "isa": tuple(isa or ()),
+    given = {"model": model, "hardware": hardware, "device": device, "output": output, "isa": tuple(isa or ()),
              "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
              "search_seconds": search_seconds, "tune_at": tuple(tune_at or ()), "pin": tuple(pin or ()),
              "replay": replay,

@@ -25,6 +25,9 @@ from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 
 _TIME_LIMIT = 600
+_MEMORY_FUNCTIONS = "".join(f"__attribute__((weak, visibility(\"default\"))) void {name}(void) {{}}\n"
+                            for name in ("memcpy", "memmove", "memset", "memcmp"))
+"""What compilers call for loops that copy, for a link that is thrown away."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +135,17 @@ class _Workshop:
         with work_folder(self.cache) as folder:
             made = folder / "module.so"
             linking = [f for f in self.flags if f.startswith(("-target", "-m")) or "-linux-" in f]
-            more = ["-Wl,-z,defs", *map(str, linked)] if linked else []      # what a user links must be whole
-            self._run([*linking, *self.link_flags, *map(str, objects), *more, "-o", str(made)], folder, None)
+            self._run([*linking, *self.link_flags, *map(str, (*objects, *linked)), "-o", str(made)], folder, None)
             keep(made, target)
         return target, 1
+
+    def require_whole(self, kernels: Sequence[Path], linked: Sequence[Path]) -> None:
+        """Raises ToolchainError naming what kernels, with what users link to them, call and nobody has."""
+        given, _ = self.compile(_Unit(_MEMORY_FUNCTIONS, "memory.c"))
+        with work_folder(self.cache) as folder:
+            linking = [f for f in self.flags if f.startswith(("-target", "-m")) or "-linux-" in f]
+            self._run([*linking, *self.link_flags, "-Wl,-z,defs", *map(str, (*kernels, given, *linked)), "-o",
+                       str(folder / "whole.so")], folder, None)
 
     def _run(self, arguments: list[str], folder: Path, unit: _Unit | None) -> None:
         # zig keeps every object in its local cache: a folder that goes away with this call keeps that bounded.
@@ -208,6 +218,9 @@ def _make(shop: _Workshop, units: Sequence[_Unit], jobs: int | None) -> tuple[Pa
             objects = list(pool.map(shop.compile, units))
         linked = linked_files([unit.text for unit in units], shop.cache)
         library, link_calls = shop.link([path for path, _ in objects], linked)
+        if linked and link_calls:
+            shop.require_whole([path for (path, _), unit in zip(objects, units, strict=True) if unit.include is None],
+                               linked)
         calls = sum(count for _, count in objects) + link_calls
         data = library.read_bytes()
         if calls:
