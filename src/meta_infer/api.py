@@ -14,7 +14,8 @@ from meta_infer.custom import load_custom
 from meta_infer.custom.check import check_kernels, has_rivals
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
-from meta_infer.hardware.load import load_profile
+from meta_infer.hardware.device import Board, open_device, require_fit
+from meta_infer.hardware.load import NATIVE, load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.targets import target_profiles
 from meta_infer.ir.graph import Graph, names_of
@@ -83,17 +84,19 @@ def build(model: str | Path, *, hardware: str = "native", output: str | Path | N
 
 def build_from(config: BuildConfig, trace: Trace | None = None) -> BuildResult:
     """As `build`, from a config; `trace.on_step` is called as each step begins."""
-    with rare_collections():
-        return _journey(config, trace or Trace())
+    with rare_collections(), open_device(config.device) as board:
+        return _journey(config, trace or Trace(), board)
 
 
-def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
+def _journey(config: BuildConfig, trace: Trace, board: Board | None) -> BuildResult:
     check_pass_names(config.disable)
     load_custom(config.custom)
     check_kernel_names(config.exclude)
-    chip = load_profile(config.hardware)
-    here = load_profile("native")
+    here = board.profile if board else load_profile("native")
+    chip = here if board and config.hardware == NATIVE else load_profile(config.hardware)
     hosts = target_profiles(chip if chip.backend else here, config.isa)
+    if board:
+        require_fit(board, hosts)
     note_requests(config, chip, hosts, here, trace)
     if config.stop_after in ("", "package"):
         make_folder(config.package_path)
@@ -120,7 +123,7 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     if config.stop_after == "legalize":
         return _stopped(print_graph(graph), trace)
 
-    made = [compile_target(config, graph, imported, host, trace) for host in hosts]
+    made = [compile_target(config, graph, imported, host, trace, board) for host in hosts]
     targets = [target for target in made if isinstance(target, BuiltTarget)]
     if not targets:
         return _stopped("\n\n".join(text for text in made if isinstance(text, str)), trace)
@@ -151,7 +154,7 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
             try:
                 found = verify_package(config.package_path, reference, imported, samples=config.verify_samples,
                                        seed=config.seed, tolerance=config.tolerance, threads=config.threads,
-                                       target=host.isa)
+                                       target=host.isa, board=board)
             except UnfitInputs as error:
                 trace.warn(f"not verified: {error.problem}; {error.hint}")
                 report["warnings"] = list(trace.warnings)
@@ -168,9 +171,9 @@ def _journey(config: BuildConfig, trace: Trace) -> BuildResult:
     return BuildResult(config.package_path, report, trace, comparisons)
 
 
-def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) -> Plan:
+def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, board: Board | None = None) -> Plan:
     """Groups and their variants for one instruction set: those of a lock, by rule, or searched for where code for it
-    runs here."""
+    runs: here, or on the board."""
     disabled = frozenset(config.disable)
     pins = Pinned(parse_pins(config.pin))
     pins.check(graph)
@@ -181,30 +184,32 @@ def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace) 
             trace.warn(f"{what}: the file that holds kernel {name} has changed since")
         return locked_plan(graph, choices, what, host, variants, disabled)
     try:
-        return _planned(config, graph, host, variants, pins, trace)
+        return _planned(config, graph, host, variants, pins, trace, board)
     except UnsupportedError as error:
         raise pins.broken() or error from error
 
 
-def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variants, pins: Pinned, trace: Trace) -> Plan:
+def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variants, pins: Pinned, trace: Trace,
+             board: Board | None) -> Plan:
     disabled = frozenset(config.disable)
     plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), variants,
                         lambda g, groups: propose_alternatives(g, groups, disabled, graph))
-    if config.search_mode == "none" or not host.runs_on(load_profile("native")):
+    if config.search_mode == "none" or not host.runs_on(board.profile if board else load_profile(NATIVE)):
         return plan
     request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads,
                             config.memory_limit_mib, config.seed)
-    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, pins.keeps)
+    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, pins.keeps,
+                        board)
     trace.searches.append(search_rows(found.story) | target_of(config, host))
     return found.plan
 
 
-def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile,
-                   trace: Trace) -> BuiltTarget | str:
+def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile, trace: Trace,
+                   board: Board | None = None) -> BuiltTarget | str:
     """Plan to machine code for one instruction set; the IR as text where `stop_after` names one of these steps."""
     backend, known = backend_for(host), target_of(config, host)
     with trace.step("plan", **known) as figures, _users_text(config):
-        plan = plan_target(config, graph, host, trace)
+        plan = plan_target(config, graph, host, trace, board)
         figures["groups"] = len(plan.groups)
     if config.stop_after == "plan":
         return print_plan(plan)

@@ -26,6 +26,7 @@ class BuildConfig(BaseModel):
 
     model: Path
     hardware: str = "native"                                  # 'native', a catalog name, or a profile's path
+    device: str = "local"                                     # where is measured: 'local', or ssh://[user@]host[:port]
     output: Path | None = None                                # default: the model's name with .bin
     isa: tuple[str, ...] = ()                                 # one target each; default: the profile's own
     shape: tuple[str, ...] = ()                               # 'x=1,3,48,32..960'

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meta_infer.cli.calibrate import calibrate_machine
+from meta_infer.cli.run import DeviceName
 from meta_infer.cli.screen import show, show_json, warn
 
 if TYPE_CHECKING:
@@ -76,23 +77,27 @@ def show_profile(
 @hardware.command("probe")
 def probe_machine(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the profile to this file.")] = None,
+    device: DeviceName = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Read this machine (cores, instruction set, caches, memory, limits) and print it as a profile.
+    """Read this machine, or a board (cores, instruction set, caches, memory, limits), and print it as a profile.
 
     Example: meta-infer hardware probe --output my_machine.yaml
+    Example: meta-infer hardware probe --device ssh://pi@192.168.1.20 --output board.yaml
     """
     from meta_infer.cli.profile_file import check_output, write_profile
+    from meta_infer.hardware.device import open_device
     from meta_infer.hardware.load import NATIVE, parse_profile
     from meta_infer.hardware.probe import probe
 
     if output is not None:
         check_output(output)
-    text, unread = probe()
+    with open_device(device) as board:
+        text, unread = board.probe() if board else probe()
     if output is not None:
         write_profile(output, text)
     if as_json:
-        show_json(profile_facts(parse_profile(text, NATIVE, warnings=unread)))
+        show_json(profile_facts(parse_profile(text, NATIVE if board is None else device, warnings=unread)))
     elif output is None:
         typer.echo(text.rstrip("\n"))
     for warning in unread:

@@ -23,6 +23,9 @@ Threads = Annotated[int | None, typer.Option(help="Threads to run with.", min=1,
 TargetName = Annotated[str | None, typer.Option("--target", metavar="ISA", help="Instruction set to use.",
                                                 show_default="the best one that this machine has")]
 
+DEVICE_HELP = "Where it runs: 'local' (this machine), or a board as ssh://[user@]host[:port], see docs/boards.md."
+DeviceName = Annotated[str, typer.Option("--device", metavar="local|ssh://HOST", help=DEVICE_HELP)]
+
 
 def run(
     package: PackageFile,
@@ -32,6 +35,7 @@ def run(
     seed: Seed = 0,
     threads: Threads = None,
     target: TargetName = None,
+    device: DeviceName = "local",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write all outputs to this .npz file.",
                                                 show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print names, types and shapes as JSON.")] = False,
@@ -42,15 +46,16 @@ def run(
 
     Example: meta-infer run model.bin --input image=image.npy --output outputs.npz
     """
+    from meta_infer.backends.cpu.on_board import opened
     from meta_infer.cli.inputs import check_output, choose_inputs, write_arrays
-    from meta_infer.runtime.session import load
+    from meta_infer.hardware.device import open_device
 
     if output is not None:
         check_output(output, inputs or [])
-    with load(package, threads=threads, target=target) as session:
+    with open_device(device) as board, opened(package, board, threads, target) as session:
         feeds, expected = choose_inputs(session.package, inputs or [], dim or [], random, seed)
         values = session.run(None, feeds)
-        outputs = {o.name: value for o, value in zip(session.get_outputs(), values, strict=True)}
+        outputs = {o.name: value for o, value in zip(session.package.outputs, values, strict=True)}
     if output is not None:
         write_arrays(output, outputs)
         note(f"written: {output}")

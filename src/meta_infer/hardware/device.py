@@ -94,6 +94,17 @@ def open_device(text: str) -> Iterator[Board | None]:
         yield board
 
 
+def require_fit(board: Board, targets: Sequence[Profile]) -> None:
+    """Raises DeviceError unless code for one of `targets` runs on the board."""
+    if any(target.runs_on(board.profile) for target in targets):
+        return
+    wanted = ", ".join(f"{target.name!r} ({target.isa})" for target in targets)
+    raise DeviceError(f"runs code for {board.profile.isa or 'nothing known'}, the profile is {wanted}",
+                      what=f"device {board.address.text}",
+                      hint=f"meta-infer hardware probe --device {board.address.text} --output board.yaml, then "
+                           "--hardware board.yaml")
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a command on a board ended: its exit code, the signal that killed it, the last line of its errors."""

@@ -42,13 +42,14 @@ class BuiltTarget:
 def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], here: Profile, trace: Trace) -> None:
     """Warn of everything asked for that this version cannot act on, so that no flag is ignored in silence.
 
-    `hosts` are the profiles that code is generated for, `here` is this machine's.
+    `hosts` are the profiles that code is generated for, `here` is the one of the machine that measures.
     """
+    where = "on this machine" if config.device == "local" else f"on {config.device}"
     for warning in chip.warnings:
         trace.warn(f"profile {chip.name}: {warning}")
     for host in hosts:
         if config.verify and not host.runs_on(here):
-            trace.warn(f"code for {host.name} does not run on this machine, so it is not compared: `meta-infer run` on "
+            trace.warn(f"code for {host.name} does not run {where}, so it is not compared: `meta-infer run` on "
                        "a machine of its kind runs the package's own test")
     if config.precision in ("fp16", "int8"):
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
@@ -60,7 +61,7 @@ def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], 
         return
     for host in hosts:
         if not host.runs_on(here):
-            trace.warn(f"code for {host.name} does not run on this machine, so nothing is timed: it takes the plan "
+            trace.warn(f"code for {host.name} does not run {where}, so nothing is timed: it takes the plan "
                        "without a search")
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from meta_infer.backends.base import Backend
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.group import Plan
@@ -40,10 +41,12 @@ class SearchRequest:
 
 
 def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend, variants: Variants,
-                disabled: frozenset[str], request: SearchRequest, trace: Trace, keeps: Keeps = anything) -> Searched:
+                disabled: frozenset[str], request: SearchRequest, trace: Trace, keeps: Keeps = anything,
+                board: Board | None = None) -> Searched:
     """The best plan that a search in `request.mode` finds; `default` is the one without a search.
 
-    Times go into the experience library, and come from there alone with META_INFER_MEASURE=replay.
+    Times go into the experience library, and come from there alone with META_INFER_MEASURE=replay. They are taken on
+    this machine, or on a connected `board`.
     Raises UsageError, UnsupportedError, ToolchainError.
     """
     switches = read_switches()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from meta_infer.backends.cpu.on_board import opened
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
+from meta_infer.hardware.device import Board
 from meta_infer.ir.graph import Graph, names_of
 from meta_infer.runtime.session import Session, load
 from meta_infer.support.array_files import load_arrays
@@ -66,19 +68,20 @@ def make_vector(reference: Reference, graph: Graph, seed: int) -> tuple[dict[str
 
 def verify_package(package: Path, reference: Reference, graph: Graph, *, samples: int, seed: int, tolerance: float,
                    threads: int | None = None, exact: bool = False,
-                   target: str | None = None) -> tuple[TensorComparison, ...]:
+                   target: str | None = None, board: Board | None = None) -> tuple[TensorComparison, ...]:
     """Outputs of a package against the reference: `samples` inputs, spread over the range of the dynamic dims, or
     the part of it that verify/samples.py finds small enough.
 
     Samples that the reference does not take are left out; raises UnfitInputs when that is all of them.
     With `exact`, also the distance of both from a float64 run of the imported graph (slow); without it, that run is
-    asked only where the two differ beyond tolerance, and decides which of them is off.
+    asked only where the two differ beyond tolerance, and decides which of them is off. With a `board` the package
+    runs there.
     """
     names, tolerance = names_of(graph, graph.outputs), max(tolerance, rounding_of(graph))
     found: list[TensorComparison] = []
     unfit: UnfitInputs | None = None
     points = shape_points(graph.input_symbols, samples, sample_reach(graph))
-    with load(package, threads=threads, target=target) as session:
+    with opened(package, board, threads, target) as session:
         for i in range(samples):
             dims = points[i % len(points)]
             inputs = _inputs(graph, dims, seed + i)

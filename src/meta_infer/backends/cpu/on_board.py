@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +19,23 @@ from meta_infer.hardware.device import Board
 from meta_infer.hardware.isa import isa_named
 from meta_infer.runtime.cpu import best_target, target_named
 from meta_infer.runtime.reader import Package
+from meta_infer.runtime.session import Session, load
 from meta_infer.runtime.sources import DRIVER_SOURCES
 from meta_infer.support.errors import DeviceError
 
 PROGRAMS_FOR = frozenset({"x86_64", "aarch64", "riscv64"})
 """Architectures that the C programs know the system calls of: runtime/c/mi_driver_system.c."""
+_RUN_LIMIT = 600.0
+"""Seconds for one run, which on a small board may take long."""
+_MOST_RUNS = 100_000
 _SLACK = 30.0
 """Seconds beyond a time limit for the connection."""
+
+
+def opened(path: Path, board: Board | None, threads: int | None = None,
+           isa: str | None = None) -> AbstractContextManager[Session | BoardPackage]:
+    """A package ready to run: on this machine, or on a board. Raises as `load` and `board_package` do."""
+    return load(path, threads=threads, target=isa) if board is None else board_package(path, board, threads, isa)
 
 
 @contextmanager
@@ -61,13 +71,30 @@ class BoardPackage:
         self._board, self._folder = board, folder
         self._driver = board.keep(compile_program(DRIVER_SOURCES, isa))
 
-    def run(self, feeds: Mapping[str, np.ndarray], time_limit: float = 600.0) -> list[np.ndarray]:
-        """Outputs in their order. Raises DeviceError when the package fails there."""
-        done = self.execute([feeds], 0, time_limit)
+    def run(self, output_names: None, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """All outputs in their order, as a Session's `run` gives them. Raises DeviceError when the package fails."""
+        done = self.execute([feeds], 0, _RUN_LIMIT)
         if isinstance(done, Failure):
-            raise DeviceError(f"the package failed there: {done.reason}", what=f"device {self._board.address.text}",
-                              hint="see whether it has memory enough; build for an older instruction set with --isa")
+            raise self._failed(done)
         return [done.outputs[0][output.name] for output in self.package.outputs]
+
+    def timed_runs(self, feeds: Mapping[str, np.ndarray], warmup: int, iterations: int | None,
+                   duration: float) -> list[float]:
+        """Seconds of each run after `warmup` others: `iterations` of them, or about as many as fit `duration`."""
+        if iterations is None:
+            first = self._times(feeds, 2)
+            iterations = max(1, min(_MOST_RUNS, int(duration / max(min(first), 1e-6))))
+        return self._times(feeds, warmup + iterations)[warmup:]
+
+    def _times(self, feeds: Mapping[str, np.ndarray], runs: int) -> list[float]:
+        done = self.execute([feeds], runs, _RUN_LIMIT)
+        if isinstance(done, Failure):
+            raise self._failed(done)
+        return list(done.seconds)
+
+    def _failed(self, failure: Failure) -> DeviceError:
+        return DeviceError(f"the package failed there: {failure.reason}", what=f"device {self._board.address.text}",
+                           hint="see whether it has memory enough; build for an older instruction set with --isa")
 
     def execute(self, batches: Sequence[Mapping[str, np.ndarray]], runs: int, time_limit: float) -> Execution | Failure:
         """As a backend's `execute`. Raises DeviceError when the connection fails, InputError."""
