@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meta_infer.backends.cpu.emit_c import emit_function, emit_module
+from meta_infer.backends.cpu.emit_c import emit_alone, emit_function, emit_module
 from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.ir.builder import Builder
@@ -246,14 +246,37 @@ def test_shared_operands_are_computed_once() -> None:
     assert len(text) < 6000 and "/* Deep * / label */" in text
 
 
-def test_large_programs_are_cut_into_units() -> None:
-    funcs = [replace(every_operation(FLOAT32), name=f"k{i}") for i in range(7)]
+def plus(name: str, statements: int) -> LoopFunc:
+    b = Builder(name)
+    x, y = b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(1):
+        for i in range(statements):
+            b.store(y, i, b.load(x, i) + 1.0)
+    return b.finish()[0]
+
+
+def test_small_functions_share_two_units_and_large_ones_have_one_each() -> None:
+    funcs = [plus(f"k_{i}", 3 + i) for i in range(7)]
     sources = emit_module(funcs, (), (), "x86-64-v3")
-    assert len(sources) == 3                                   # two units of kernels, and the table
+    assert len(sources) == 3, "two units, and the table"
     assert len(emit_module(funcs[:1], (), (), "x86-64-v3")) == 2
     for func in funcs:
         assert sum(f"void {func.name}(void* const* bufs" in s and "begin; chunk" in s for s in sources) == 1
         assert f'{{"{func.name}", ' in sources[-1]
+    large = [plus("big", 200), plus("big_2", 201), plus("big_3", 200)]
+    *units, table = emit_module([*large, *funcs[:2]], (), (), "x86-64-v3", {"big_2": "a */ b"})
+    assert len(units) == 4, "equal loops are one function"
+    assert sum("void big_" in unit for unit in units) == 2 and "/* a * / b */" in table
+
+
+def test_a_large_function_is_the_same_unit_in_every_module() -> None:
+    isa = "x86-64-v3"
+    one, *_ = emit_module([plus("big", 200)], (), (), isa)
+    two = emit_module([plus("small", 2), plus("big_7", 200), plus("big", 201)], (), (), isa)
+    assert one in two
+    unit = emit_alone(plus("big_4", 200), isa)
+    assert unit.text == one and unit.symbol.startswith("big_") and f"void {unit.symbol}(void* const* bufs" in one
+    assert f'{{"big_7", {unit.symbol}_chunks, {unit.symbol}_scratch, {unit.symbol}}},' in two[-1]
 
 
 def test_types_without_registers_are_refused() -> None:

@@ -311,7 +311,7 @@ def run_lowering(group: Group, lowering: Lowering, layouts: Mapping[str, Layout]
         if not {s.name for dim in value.shape for s in symbols_of(dim)} & found:
             memory[name] = _output(value, layouts, known)
     for name, array in lowering.packed.items():
-        memory[name] = Memory(name, dtype_of(array), array.size, np.ascontiguousarray(array))
+        memory[name] = Memory(name, dtype_of(array.dtype), array.size, np.ascontiguousarray(array))
     for temp in lowering.temps:
         count = int(np.prod([evaluate(d, known) for d in temp.shape]))
         memory[temp.name] = Memory(temp.name, temp.dtype, count)

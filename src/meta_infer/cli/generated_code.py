@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from meta_infer.runtime.reader import Package, Target
 
 _FUNCTION = re.compile(r"^(?:static )?(?:inline )?[\w*]+ \*?(\w+)\([^;{]*\)\s*\{\n.*?^\}$", re.MULTILINE | re.DOTALL)
+_ROW = re.compile(r'^    \{"(\w+)", \w+, \w+, (\w+)\},', re.MULTILINE)
+"""A row of the kernel table: the kernel's name, and that of its function."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +35,17 @@ def code_by_kernel(package: Package, target: Target, node: str | None = None) ->
     """
     debug = package.debug_info(target)
     order = dict.fromkeys([*debug.called, *debug.kernels])
-    functions = dict(_functions(package, target))
-    kernels = [KernelCode(name, debug.kernels.get(name, ()), functions[name]) for name in order if name in functions]
+    sources = [package.text(member) for member in package.names() if member.startswith(f"sources/{target.isa}/")]
+    functions = {match[1]: match[0] for source in sources for match in _FUNCTION.finditer(source)}
+    symbols = dict(row.groups() for source in sources for row in _ROW.finditer(source))
+    kernels = [KernelCode(name, debug.kernels.get(name, ()), functions[symbols[name]]) for name in order
+               if symbols.get(name) in functions]
     if node is None:
         return kernels
     found = [k for k in kernels if any(fnmatchcase(n, node) for n in k.nodes)]
     if not found:
         raise _no_such_node(node, [n for k in kernels for n in k.nodes])
     return found
-
-
-def _functions(package: Package, target: Target) -> Iterator[tuple[str, str]]:
-    """Name and text of every C function in a target's sources."""
-    for member in package.names():
-        if member.startswith(f"sources/{target.isa}/"):
-            for match in _FUNCTION.finditer(package.text(member)):
-                yield match[1], match[0]
 
 
 def _no_such_node(node: str, known: Sequence[str]) -> UsageError:

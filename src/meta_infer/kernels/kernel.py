@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape
 from meta_infer.ir.group import Group, Layout, Variant
 from meta_infer.ir.loop import LoopFunc
 from meta_infer.ir.shapes import Dim, symbols_of
+from meta_infer.kernels.packed_later import Packed
 from meta_infer.support.dtypes import DType
 
 
@@ -67,7 +66,7 @@ class Lowering:
     """
 
     calls: tuple[KernelCall, ...]
-    packed: Mapping[str, np.ndarray] = field(default_factory=dict)
+    packed: Mapping[str, Packed] = field(default_factory=dict)
     temps: tuple[Temp, ...] = ()
     prepare: tuple[KernelCall, ...] = ()
     prepared: tuple[Temp, ...] = ()
@@ -84,7 +83,7 @@ class Knob:
     values: tuple[KnobValue, ...]
 
 
-Reason = Literal["registers", "cache", "alignment", "shape", "code", "isa"]
+Reason = Literal["registers", "cache", "alignment", "shape", "code", "isa", "custom"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +96,7 @@ class Refusal:
     shape      larger than the problem: the same code as a smaller value, or none.
     code       more statements than a kernel may have.
     isa        the instruction set lacks what it needs.
+    custom     a kernel that a user brings says no.
     """
 
     knobs: Mapping[str, KnobValue]

@@ -109,7 +109,7 @@ class ProgramBuilder:
         """Commands for a lowered group: `args` maps the names of its values to buffers, `output` is its first one."""
         args = dict(args)
         for name, array in lowering.packed.items():
-            args[name] = self.constant(f"{stem}/{name}", array)
+            args[name] = self.constant(f"{stem}/{name}", np.asarray(array))
         for temp in lowering.temps:
             args[temp.name] = self.temp(f"{stem}/{temp.name}", temp.dtype, temp.shape)
         for kept in lowering.prepared:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from meta_infer.backends.base import Artifact
-from meta_infer.backends.cpu.emit_c import emit_module, emit_unit
+from meta_infer.backends.cpu.emit_c import KernelUnit, emit_alone, emit_table
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.cost.algorithms import size_of
 from meta_infer.hardware.profile import Profile
@@ -68,6 +68,13 @@ class Uncompiled:
     buffers: Mapping[str, MeasuredBuffer]
     sizes: Mapping[str, int] = field(default_factory=dict)
     flops: int = 0
+    _units: dict[str, tuple[KernelUnit, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def units(self, isa: str) -> tuple[KernelUnit, ...]:
+        """A translation unit for the kernel of every call; printed once."""
+        if isa not in self._units:
+            self._units[isa] = tuple(emit_alone(call.func, isa) for call in self.calls)
+        return self._units[isa]
 
 
 def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[str, Layout],
@@ -90,7 +97,7 @@ def lowered_group(name: str, group: Group, lowering: Lowering, layouts: Mapping[
         count = evaluate(product(kept.shape), sizes)
         buffers[kept.name] = MeasuredBuffer(count * kept.dtype.bytes, kept.dtype.name, "weights")
     for packed, array in lowering.packed.items():
-        buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array).name, "weights")
+        buffers[packed] = MeasuredBuffer(array.nbytes, dtype_of(array.dtype).name, "weights")
     used = {arg for call in lowering.calls for arg in call.args}
     return Uncompiled(name, lowering.calls, {n: b for n, b in buffers.items() if n in used}, sizes, flops)
 
@@ -117,24 +124,20 @@ def _largest_found(group: Group, lowering: Lowering) -> dict[str, int]:
 
 def compile_candidates(uncompiled: Sequence[Uncompiled], isa: str) -> tuple[Candidate, ...]:
     """All of them in one artifact; a function that several of them launch is compiled once. Raises ToolchainError."""
-    funcs = {id(call.func): call.func for one in uncompiled for call in one.calls}
-    names = {key: f"{func.name}_{i}" for i, (key, func) in enumerate(funcs.items())}
-    named = [replace(func, name=names[key]) for key, func in funcs.items()]
-    artifact = compile_module(emit_module(named, (), (), isa), isa)
-    return tuple(_candidate(one, [names[id(call.func)] for call in one.calls], artifact) for one in uncompiled)
+    units = {unit.symbol: unit.text for one in uncompiled for unit in one.units(isa)}
+    table = emit_table({symbol: symbol for symbol in units})
+    artifact = compile_module([*units.values(), table], isa)
+    return tuple(Candidate(one.name, artifact, source_of(one, isa),
+                           launches_of(one, [unit.symbol for unit in one.units(isa)]), one.buffers, one.flops)
+                 for one in uncompiled)
 
 
 def source_of(uncompiled: Uncompiled, isa: str) -> str:
-    """The C of its kernels only, under names that do not tell what else is compiled with them."""
-    alone = [replace(call.func, name=f"kernel_{j}") for j, call in enumerate(uncompiled.calls)]
-    return emit_unit(alone, isa, {})
+    """The C of its kernels only, which does not tell what else is compiled with them."""
+    return "\n".join(unit.text for unit in uncompiled.units(isa))
 
 
 def launches_of(uncompiled: Uncompiled, names: Sequence[str]) -> tuple[Launch, ...]:
     """Its calls, whose kernels will have these names."""
     return tuple(Launch(name, call.args, tuple(evaluate(d, uncompiled.sizes) for d in call.dims))
                  for name, call in zip(names, uncompiled.calls, strict=True))
-
-
-def _candidate(one: Uncompiled, names: Sequence[str], artifact: Artifact) -> Candidate:
-    return Candidate(one.name, artifact, source_of(one, artifact.isa), launches_of(one, names), one.buffers, one.flops)

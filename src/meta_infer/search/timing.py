@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.toolchain import find_compiler
@@ -63,14 +64,34 @@ Points = Sequence[Mapping[str, int]]
 """Sizes of the symbols at which models with dynamic dims are timed; one empty mapping for all others."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Job:
-    """What is timed: one way, or one conversion, lowered at every point, with the keys of its samples."""
+    """What is timed: one way, or one conversion, lowered at every point.
+
+    Most are only counted by the cost model; the C that keys are made of is printed for those that are timed.
+    """
 
     name: str
     points: tuple[Uncompiled, ...]
-    keys: tuple[str, ...]
     sample: Sample
+    profile: Profile
+    threads: int
+    cpu: str
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Those of the samples, one for every point."""
+        isa, keys = str(self.profile.isa), []
+        for one in self.points:
+            launches = launches_of(one, [f"kernel_{i}" for i in range(len(one.calls))])
+            keys.append(key_of_parts(source_of(one, isa), launches, one.buffers, isa, self.sample.compiler,
+                                     self.threads, self.cpu))
+        return tuple(keys)
+
+    @cached_property
+    def features(self) -> tuple[Features, ...]:
+        """What the cost model reads off the loops, at every point."""
+        return tuple(candidate_features(one, self.profile) for one in self.points)
 
 
 @dataclass
@@ -96,7 +117,6 @@ class Timer:
     recalled: int = 0
     _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
-    _features: dict[str, Features] = field(default_factory=dict)
     cpu: str = field(default_factory=measured_cpu)
     _compiler: str = field(default_factory=lambda: find_compiler().version)
 
@@ -188,11 +208,11 @@ class Timer:
     def _remembered(self, job: _Job, points: Sequence[Measurement], scale: float) -> list[Sample]:
         """The samples of a job, times taken times `scale`, added to the library."""
         samples = []
-        for key, lowered, one in zip(job.keys, job.points, points, strict=True):
+        for key, lowered, features, one in zip(job.keys, job.points, job.features, points, strict=True):
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
-            known = replace(job.sample, isa=str(self.profile.isa), compiler=self._compiler, dims=dims,
-                            sizes=dict(lowered.sizes), features=self._features_of(key, lowered).numbers())
+            known = replace(job.sample, isa=str(self.profile.isa), dims=dims,
+                            sizes=dict(lowered.sizes), features=features.numbers())
             samples.append(sample_of(known, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples
@@ -219,14 +239,7 @@ class Timer:
         """Seconds of a way by the cost model, from what its lowered kernels do."""
         job = self._job(site, site.ways[way].variant)
         precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
-        return sum(model.seconds(way.kernel, precision, self._features_of(key, one)).seconds
-                   for key, one in zip(job.keys, job.points, strict=True))
-
-    def _features_of(self, key: str, one: Uncompiled) -> Features:
-        """What the cost model reads off the loops of one point of a job, which are walked once."""
-        if key not in self._features:
-            self._features[key] = candidate_features(one, self.profile)
-        return self._features[key]
+        return sum(model.seconds(way.kernel, precision, one).seconds for one in job.features)
 
     def _job(self, site: Site, variant: Variant) -> _Job:
         key = site.text, way_of(site.group, variant)
@@ -252,12 +265,7 @@ class Timer:
         return self._described(name, points, Sample("reorder", "reorder", op="Reorder", group=name))
 
     def _described(self, name: str, points: tuple[Uncompiled, ...], sample: Sample) -> _Job:
-        isa, keys = str(self.profile.isa), []
-        source = source_of(points[0], isa)
-        for one in points:
-            launches = launches_of(one, [f"kernel_{i}" for i in range(len(one.calls))])
-            keys.append(key_of_parts(source, launches, one.buffers, isa, self._compiler, self.threads, self.cpu))
-        return _Job(name, points, tuple(keys), sample)
+        return _Job(name, points, replace(sample, compiler=self._compiler), self.profile, self.threads, self.cpu)
 
 
 def _together(points: Sequence[Measurement]) -> list[float]:

@@ -40,6 +40,7 @@ from meta_infer.kernels.conv.winograd_walk import (
 from meta_infer.kernels.conv.winograd_weights import pack_taps, pack_transformed, weights_launch
 from meta_infer.kernels.conv_chunks import LINE_BYTES
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
+from meta_infer.kernels.packed_later import Packed, PackedLater
 from meta_infer.support.dtypes import FLOAT32
 
 # Elements of a cache line.
@@ -158,9 +159,10 @@ def lower_winograd(group: Group, plan: WinogradConv, layouts: Mapping[str, Layou
     weight, channels = conv.weight.name, int(conv.weight.shape[0])               # type: ignore[arg-type]
     known_bias = group.constants[conv.bias.name] if conv.bias is not None else None
     u, taps = f"{weight}@winograd", f"{weight}@taps"
-    packed = {f"{weight}@bias": pack_bias(known_bias, channels, plan.block)}
+    packed: dict[str, Packed] = {f"{weight}@bias": pack_bias(known_bias, channels, plan.block)}
     packed |= {taps: pack_taps(plan, group.constants[weight])} if plan.is_at_load else {
-        u: pack_transformed(plan, group.constants[weight])}
+        u: PackedLater(plan.weight_elements, FLOAT32.numpy,
+                       lambda: pack_transformed(plan, group.constants[weight]))}
     call = KernelCall(func, (TRANSFORMED if plan.is_shared else conv.x.name, u, f"{weight}@bias", *extras,
                              *group.outputs), dims)
     return whole_lowering(call, packed, Temp(u, FLOAT32, (plan.weight_elements,)),

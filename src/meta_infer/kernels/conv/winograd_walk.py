@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import Buffer, Expr, const, maximum, minimum
 from meta_infer.ir.shapes import divisible
@@ -14,6 +12,7 @@ from meta_infer.kernels.conv.conv_tile import Epilogue
 from meta_infer.kernels.conv.winograd_input import TileBlock, tile_rows
 from meta_infer.kernels.conv.winograd_plan import OutRun, WinogradConv
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
+from meta_infer.kernels.packed_later import Packed
 
 TRANSFORMED = "temp:transformed"
 
@@ -139,7 +138,7 @@ def transform_launch(cut: WinogradConv, b: Builder, unit: int, buffers: tuple[st
     return KernelCall(func, buffers, dims)
 
 
-def whole_lowering(call: KernelCall, packed: Mapping[str, np.ndarray], u: Temp, at_load: KernelCall | None,
+def whole_lowering(call: KernelCall, packed: Mapping[str, Packed], u: Temp, at_load: KernelCall | None,
                    transformed: Temp, input_launch: KernelCall | None) -> Lowering:
     """The launch `call` behind the one that transforms the input where it is shared, and `u` made at load by a launch
     where the package does not have it."""

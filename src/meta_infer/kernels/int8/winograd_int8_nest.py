@@ -40,6 +40,7 @@ from meta_infer.kernels.int8.winograd_int8_plan import Int8Winograd
 from meta_infer.kernels.int8.winograd_int8_transforms import INTEGER_TRANSFORMS, emit_integer, integer_program
 from meta_infer.kernels.int8.winograd_int8_weights import pack_taps, pack_transformed, weights_launch
 from meta_infer.kernels.kernel import KernelCall, Lowering, Temp
+from meta_infer.kernels.packed_later import Packed, PackedLater
 from meta_infer.support.dtypes import INT16, INT32
 
 # Elements of int16 in a cache line.
@@ -139,7 +140,8 @@ def lower_int8_winograd(group: Group, plan: Int8Winograd, layouts: Mapping[str, 
         write_output(b, cut, tiles, one, m, half, plan.output_pitch, apply, lambda ob: exact, epilogue)
     func, dims = b.finish()
     u, taps = f"{operands.weight.name}@winograd", f"{operands.weight.name}@taps"
-    packed = {taps: pack_taps(plan)} if cut.is_at_load else {u: pack_transformed(plan)}
+    packed: dict[str, Packed] = {taps: pack_taps(plan)} if cut.is_at_load else {
+        u: PackedLater(plan.weight_elements, INT16.numpy, lambda: pack_transformed(plan))}
     call = KernelCall(func, (TRANSFORMED if cut.is_shared else conv.x.name, u, *operands.extras, *group.outputs), dims)
     return whole_lowering(call, packed, Temp(u, INT16, (plan.weight_elements,)),
                           weights_launch(plan, name, taps, u) if cut.is_at_load else None,
