@@ -47,7 +47,7 @@ def ours(x: np.ndarray, w: np.ndarray, out: np.ndarray) -> Callable[[], None]:
     isa = profile.isa
     assert isa is not None, "the probe names an instruction set for every CPU that kernels are made for"
     module = LoadedModule(compile_module(emit_module([call.func], (), (), isa), isa).path)
-    arrays = {"x": x, "out": out, **lowering.packed}
+    arrays = {"x": x, "out": out, **{n: np.asarray(a) for n, a in lowering.packed.items()}}
     addresses = [arrays[name].ctypes.data for name in call.args]
     dims = [evaluate(d, {"m": x.shape[0]}) for d in call.dims]
     scratch = np.empty(module.scratch(call.func.name, dims) + 64, np.uint8)
