@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from meta_infer.cli.screen import note, notes
+
+if TYPE_CHECKING:
+    from rich.progress import BarColumn
 
 _QUIET = 10.0
 """Seconds between two lines that a log gets of one step."""
@@ -32,9 +36,9 @@ class StepNames:
 def step_names(task: str) -> Iterator[StepNames]:
     """Shows names of steps and seconds on standard error, and how far a long step has come.
 
-    A terminal gets one moving line (`build: compile, 1.3 s`) that is gone afterwards. Elsewhere each step is a line
-    of its own, written when the step begins: the last line of a log that stopped names the step that hangs. A long
-    step adds a line now and then.
+    A terminal gets one moving line (`build: compile, 1.3 s`) that is gone afterwards, with a bar while a step says
+    which share of it is done. Elsewhere each step is a line of its own, written when the step begins: the last line of
+    a log that stopped names the step that hangs. A long step adds a line now and then.
     """
     console, start, told = notes(), time.perf_counter(), time.perf_counter()
 
@@ -52,11 +56,29 @@ def step_names(task: str) -> Iterator[StepNames]:
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), _bar_column(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         shown = progress.add_task(f"{task}: starting", total=None)
-        yield StepNames(lambda name: progress.update(shown, description=f"{task}: {name}"),
-                        lambda name, text: progress.update(shown, description=f"{task}: {name}, {text}"))
+
+        def begin(name: str) -> None:
+            progress.tasks[0].total = None                      # whose share is done nobody knows yet
+            progress.update(shown, description=f"{task}: {name}")
+
+        yield StepNames(begin,
+                        lambda name, text: progress.update(shown, description=f"{task}: {name}, {text}"),
+                        lambda share: progress.update(shown, total=1.0, completed=share))
+
+
+def _bar_column() -> BarColumn:
+    """A bar for tasks that say how far they are, nothing for others."""
+    from rich.progress import BarColumn, Task
+    from rich.progress_bar import ProgressBar
+
+    class Bar(BarColumn):
+        def render(self, task: Task) -> ProgressBar:
+            return super().render(task) if task.total is not None else ProgressBar(total=1.0, width=0)
+
+    return Bar(bar_width=20)
 
 
 @contextmanager

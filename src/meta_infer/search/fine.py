@@ -44,7 +44,8 @@ def is_view(group: Group, variant: Variant) -> bool:
 
 @dataclass
 class Market:
-    """A space with the price of everything in it: timed, or guessed."""
+    """A space with the price of everything in it: timed, or guessed. `on_wanted` is told how many kernels a stage has
+    left to time."""
 
     space: Space
     sites: Mapping[str, Site]
@@ -55,6 +56,7 @@ class Market:
     keeps: Keeps = anything
     conversions: dict[Converted, float] = field(default_factory=dict)
     context: Context = field(default_factory=Context)
+    on_wanted: Callable[[int], None] = lambda count: None
     aims: Aims = field(default_factory=Aims)
     _work_joules: dict[tuple[frozenset[str], Way], float] = field(default_factory=dict)
 
@@ -142,6 +144,7 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:
             return solved
+        market.on_wanted(sum(len(variants) for _, variants in wanted) + len(conversions))
         market.conversions.update(timer.time_conversions(sorted(conversions, key=str)))
         for batch in _batches(wanted):
             if time.monotonic() > until:

@@ -26,7 +26,8 @@ def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, 
     """
     parts = market.parts(solved)
     order = sorted(parts.values(), key=lambda part: -part[2] * market.guesses.corrected(part[1], part[0].ways[part[1]]))
-    for site, way, _ in order:
+    for done, (site, way, _) in enumerate(order):
+        market.on_wanted(tries * (len(order) - done))
         _climb(site, way, market, timer, profile, tries, until)
 
 

@@ -33,7 +33,8 @@ _ROUNDS, _SECONDS = 21, 6.0
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
            inputs: Inputs, limits: Limits = NO_LIMITS, keeps: Keeps = anything,
-           on_stage: Callable[[str], None] = lambda name: None) -> Searched:
+           on_stage: Callable[[str], None] = lambda name: None,
+           on_wanted: Callable[[int], None] = lambda count: None) -> Searched:
     """The plan of `space` that takes the least time on this machine within `limits`, as far as `budget` reaches.
 
     `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run,
@@ -43,7 +44,8 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     until = time.monotonic() + budget.seconds
     sites = sites_of(space)
     guesses = Guesses(model, timer.points)
-    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), limits, keeps)
+    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), limits, keeps,
+                    on_wanted=on_wanted)
     story = Story(space.combinations, len(space.all_offers), len(sites))
 
     on_stage("coarse")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from meta_infer.search.search import search
 from meta_infer.search.solve import Limits
 from meta_infer.search.space import make_space
 from meta_infer.search.story import Searched
+from meta_infer.search.time_left import TimeLeft, seconds_left
 from meta_infer.search.timing import Timer
 from meta_infer.search.tune_points import tune_points
 from meta_infer.support.switches import read_switches
@@ -63,19 +63,37 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
             stack.enter_context(library)
         timer = Timer(backend, profile, points, request.threads or 1, library=library, is_replay=is_replay,
                       warn=trace.warn)
-        timer.on_time = _progress(timer, budget.seconds, trace)
+        left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals))
+        timer.on_time = _progress(timer, left, trace)
         space = make_space(graph, profile, variants, disabled)
         inputs = [random_inputs(graph, point, request.seed) for point in points]
         return search(space, default, profile, roofline_model(profile), timer, budget, inputs, Limits(limit), keeps,
-                      lambda stage: trace.on_step(f"search, {stage}"))
+                      _stages(left, trace), left.wants)
 
 
-def _progress(timer: Timer, seconds: float, trace: Trace) -> Callable[[int], None]:
-    begun = time.monotonic()
+def _stages(left: TimeLeft, trace: Trace) -> Callable[[str], None]:
+    def begin(stage: str) -> None:
+        left.begin(stage)
+        trace.on_step(f"search, {stage}")
+        trace.on_share(left.share)
+
+    return begin
+
+
+def _progress(timer: Timer, left: TimeLeft, trace: Trace) -> Callable[[int], None]:
+    """Tells after every batch how much is known, how long it may still take, and what an interruption would leave."""
+    timed = 0
 
     def tell(count: int) -> None:
-        spent = time.monotonic() - begun
+        nonlocal timed
+        left.done(count, timer.timed > timed)
+        timed = timer.timed
         known = f", {timer.recalled} known" if timer.recalled else ""
-        trace.on_progress(f"{timer.timed} kernels timed{known}, {spent:.0f} of at most {seconds:.0f} s")
+        trace.on_progress(f"{timer.timed} kernels timed{known}; about {seconds_left(left.in_stage)} left, "
+                          f"{seconds_left(left.in_all)} in all")
+        trace.on_share(left.share)
+        if timed and timer.library is not None and timer.library.writable:
+            trace.kept = (f"the times of {timer.timed} kernels that this build has measured are kept in "
+                          f"{timer.library.path}: the same command goes on from there")
 
     return tell
