@@ -1,7 +1,9 @@
 """A board for tests: a real ssh server in this process, which the system's own `ssh` client talks to.
 
-    with running_board(tmp_path) as board:
-        board.monkeypatch ...
+    with ssh_server(tmp_path / "board") as server:
+        monkeypatch.setenv("META_INFER_SSH", server.ssh)
+        with open_device(server.url) as board:
+            ...
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from meta_infer.backends.cpu.emulated import emulator
+from tests.emulators import need_emulator
 
 asyncssh: Any = pytest.importorskip("asyncssh", reason="BOARDS NOT CHECKED: asyncssh is not installed (.[dev])")
 
@@ -108,7 +113,9 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
         await asyncio.gather(tell(child.stdout, process.stdout), tell(child.stderr, process.stderr))
         code = await child.wait()
         feeding.cancel()
-        if code < 0:
+        if process.channel.is_closing():
+            pass
+        elif code < 0:
             process.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
         else:
             process.exit(code)
@@ -149,3 +156,39 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+_SHIMS = {
+    "uname": "#!/bin/sh\necho aarch64\n",
+    "cat": '#!/bin/sh\nif [ "$1" = /proc/cpuinfo ]; then exec {cat} {place}/cpuinfo; fi\nexec {cat} "$@"\n',
+    # What came with the archive and is a program for the board's processor will run under the emulator.
+    "tar": """#!/bin/sh
+{tar} "$@" || exit $?
+for file in *; do
+    case "$(head -c 20 "$file" 2>/dev/null | od -An -tx1 -j16 -N4)" in
+    *"02 00 b7 00"*)
+        mv "$file" "$file.elf"
+        printf '#!/bin/sh\\nexec {emulator} "$0.elf" "$@"\\n' > "$file"
+        chmod 700 "$file";;
+    esac
+done
+""",
+}
+CPUINFO = "".join(f"processor\t: {i}\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: 0xd03\n\n"
+                  for i in range(2)) + "Model\t\t: Emulated board\n"
+
+
+def emulated_environment(place: Path) -> dict[str, str]:
+    """What makes a server look like an aarch64 board: programs that are sent to it run under qemu."""
+    need_emulator("aarch64")
+    shims = place / "shims"
+    shims.mkdir(parents=True)
+    (place / "cpuinfo").write_text(CPUINFO)
+    words = {"place": place, "emulator": " ".join(emulator("aarch64") or ()), "cat": shutil.which("cat"),
+             "tar": shutil.which("tar")}
+    for name, text in _SHIMS.items():
+        for word, value in words.items():
+            text = text.replace(f"{{{word}}}", str(value))
+        (shims / name).write_text(text)
+        (shims / name).chmod(0o755)
+    return {"PATH": f"{shims}:{os.environ['PATH']}"}

@@ -244,7 +244,7 @@ class Board:
         self._jobs += 1
         folder = f"{self.folder}/job{self._jobs}"
         try:
-            self._send(folder, files)
+            self._send(f"job{self._jobs}", files)
             yield folder
         finally:
             try:
@@ -257,7 +257,7 @@ class Board:
         data = file.read_bytes()
         name = sha256(data).hexdigest()[:24]
         if name not in self._sent:
-            self._send(self.folder, {name: data})
+            self._send(".", {name: data})
             self._sent[name] = f"{self.folder}/{name}"
         return self._sent[name]
 
@@ -285,10 +285,11 @@ class Board:
                               hint="install an ssh client (apt-get install openssh-client)") from error
 
     def _send(self, folder: str, files: Mapping[str, Path | bytes]) -> None:
-        """Copies files into a folder of the board, which is made where it is not there."""
-        where = shlex.quote(folder)
+        """Copies files into a folder within that of the board, which is made where it is not there."""
+        script = (f"cd {shlex.quote(self.folder)} || exit {_NO_FOLDER}; mkdir -p {folder} && cd {folder} && "
+                  "exec tar xf -")
         with tempfile.TemporaryFile() as errors:
-            process = self._start(f"mkdir -p {where} && cd {where} && exec tar xf -", errors, stdin=subprocess.PIPE)
+            process = self._start(script, errors, stdin=subprocess.PIPE)
             assert process.stdin is not None and process.stdout is not None
             try:
                 with tarfile.open(fileobj=process.stdin, mode="w|") as archive:
@@ -313,7 +314,7 @@ class Board:
             return
         errors.seek(0)
         said = errors.read().decode(errors="replace").strip()
-        if code == 255:
+        if code in (255, _NO_FOLDER):
             raise lost(self.address.text, said)
         raise refusal(self.address.text, said or f"exit code {code}", doing)
 

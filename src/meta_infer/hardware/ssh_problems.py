@@ -18,6 +18,7 @@ _BOARD: tuple[tuple[str, str, str], ...] = (
     ("no space left", "its disk is full", "free space there, or name another folder: ssh://host/FOLDER"),
     ("read-only file system", "the folder is on a disk that cannot be written",
      "name another folder: ssh://host/FOLDER"),
+    ("no such file or directory", "there is no such folder", "name one that is there: ssh://host/FOLDER"),
     ("not found", "it lacks a command", "a board needs sh, tar, mktemp, cat, mkdir and rm; busybox has them all"),
     ("permission denied", "the folder cannot be written, or lets no programs run",
      "name another folder: ssh://host/FOLDER"),

@@ -166,6 +166,12 @@ static int host_thread(void *thread, const void *attributes, void *(*body)(void 
     return 0;
 }
 
+/* mi_memory.c */
+void *memcpy(void *restrict dst, const void *restrict src, size_t count);
+void *memmove(void *dst, const void *src, size_t count);
+void *memset(void *dst, int value, size_t count);
+int memcmp(const void *a, const void *b, size_t count);
+
 typedef void (*any_function)(void);
 
 void *driver_function(const char *name) {
@@ -179,6 +185,8 @@ void *driver_function(const char *name) {
         {"getpid", (any_function)host_getpid}, {"clock_gettime", (any_function)host_clock_gettime},
         {"sigfillset", (any_function)host_nothing}, {"pthread_sigmask", (any_function)host_nothing},
         {"pthread_detach", (any_function)host_nothing}, {"pthread_create", (any_function)host_thread},
+        {"memcpy", (any_function)memcpy}, {"memmove", (any_function)memmove}, {"memset", (any_function)memset},
+        {"memcmp", (any_function)memcmp},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (driver_same(name, known[i].name)) {
