@@ -12,7 +12,14 @@ import pytest
 
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.runtime.reader import Package
-from meta_infer.runtime.sources import AGENT_SOURCES, C_FOLDER, C_SOURCES, DRIVER_SOURCES, TURNS_SOURCES
+from meta_infer.runtime.sources import (
+    AGENT_SOURCES,
+    C_FOLDER,
+    C_SOURCES,
+    DRIVER_SOURCES,
+    PLACED_SOURCES,
+    TURNS_SOURCES,
+)
 
 from . import programs
 
@@ -106,7 +113,7 @@ def test_no_warnings_in_the_programs(tmp_path: Path) -> None:
     targets = [[f"--target={cpu}-linux-gnu"] if compiler.kind == "clang" else ["-target", f"{cpu}-linux-gnu.2.17"]
                for cpu in ("x86_64", "aarch64")] if compiler.kind != "gcc" else [[]]
     for target in targets:
-        for sources in (DRIVER_SOURCES, AGENT_SOURCES, TURNS_SOURCES):
+        for sources in (DRIVER_SOURCES, AGENT_SOURCES, TURNS_SOURCES, PLACED_SOURCES):
             done = subprocess.run([*compiler.command, *target, *flags, *map(str, sources)], capture_output=True,
                                   text=True, cwd=tmp_path)
             assert done.returncode == 0, done.stderr

@@ -20,4 +20,6 @@ AGENT_SOURCES = tuple(C_FOLDER / name for name in ("mi_agent.c", "mi_agent_text.
 """A program that times single kernels without Python."""
 TURNS_SOURCES = tuple(C_FOLDER / name for name in ("mi_turns.c", "mi_agent_text.c", "mi_driver_package.c", *_SYSTEM))
 """A program that times whole packages in turns without Python."""
+PLACED_SOURCES = tuple(C_FOLDER / name for name in ("mi_placed.c", "mi_agent_text.c", "mi_driver_package.c", *_SYSTEM))
+"""A program that times the commands of a package without Python."""
 PUBLIC_HEADER = C_FOLDER / "mi_runtime.h"

@@ -32,8 +32,8 @@ typedef struct {
     int64_t key, copies, count;
     const char *library, **kernels;         /* the launches' kernels by name, found when it first runs */
     launch *launches;
-    unsigned char *scratch;
-    int64_t stride, next, repeats, batches;
+    int prepared;
+    int64_t stride, next, repeats, batches; /* stride: bytes of scratch for a thread */
     double *times;
     int64_t rounds;
 } candidate;
@@ -45,6 +45,8 @@ typedef struct {
     measure_function *measure;
     candidate *candidates;
     int64_t count;
+    unsigned char *scratch;                 /* of all candidates: they run one at a time */
+    int64_t scratch_bytes;
     double peak;                            /* seconds of the probe's last turn, and when that was */
     int64_t probed;
 } session;
@@ -87,14 +89,6 @@ static const mi_kernel *kernel_of(const candidate *c, const char *name) {
 
 /* --- the request --- */
 
-static int64_t *numbers(agent_words *words, int64_t count) {
-    int64_t *made = driver_memory(count * (int64_t)sizeof *made);
-    for (int64_t i = 0; i < count; i++) {
-        made[i] = agent_number(words);
-    }
-    return made;
-}
-
 /* Memory of all regions, filled. */
 static unsigned char **read_regions(agent_words *words) {
     int64_t fills = agent_number(words);
@@ -132,7 +126,7 @@ static void read_candidate(agent_words *words, unsigned char **regions, candidat
         launch *l = &c->launches[i];
         c->kernels[i] = agent_word(words);
         int64_t dims = agent_number(words);
-        l->dims = numbers(words, dims);
+        l->dims = agent_numbers(words, dims);
         l->args = agent_number(words);
         l->bases = driver_memory(l->args * (int64_t)sizeof *l->bases);
         int64_t *strides = driver_memory(l->args * (int64_t)sizeof *strides);
@@ -168,11 +162,12 @@ static session read_request(agent_words *words) {
 
 /* --- turns --- */
 
-/* Finds the candidate's code and gives it scratch, once. */
-static void prepare(const session *s, candidate *c) {
-    if (c->scratch != NULL) {
+/* Finds the candidate's code and makes the scratch as large as it needs, once. */
+static void prepare(session *s, candidate *c) {
+    if (c->prepared) {
         return;
     }
+    c->prepared = 1;
     int64_t most = 0;
     for (int64_t i = 0; i < c->count; i++) {
         launch *l = &c->launches[i];
@@ -181,12 +176,15 @@ static void prepare(const session *s, candidate *c) {
         most = bytes > most ? bytes : most;
     }
     c->stride = (most + LINE - 1) / LINE * LINE;
-    c->scratch = driver_memory(c->stride * s->threads + LINE);
+    if (c->stride * s->threads > s->scratch_bytes) {
+        s->scratch_bytes = c->stride * s->threads;
+        s->scratch = driver_memory(s->scratch_bytes);
+    }
 }
 
 /* Nanoseconds of so many runs, on the next copies of the weights. */
 static int64_t run(const session *s, candidate *c, int64_t repeats) {
-    int64_t spent = s->measure(c->launches, c->count, c->copies, c->next, repeats, s->threads, c->scratch, c->stride);
+    int64_t spent = s->measure(c->launches, c->count, c->copies, c->next, repeats, s->threads, s->scratch, c->stride);
     if (spent < 0) {
         driver_die("a launch has too many arguments, or there are too many threads", NULL);
     }
@@ -195,7 +193,7 @@ static int64_t run(const session *s, candidate *c, int64_t repeats) {
 }
 
 /* Seconds of one run: the mean over the quickest batch, after an untimed run. */
-static double turn(const session *s, candidate *c) {
+static double turn(session *s, candidate *c) {
     prepare(s, c);
     run(s, c, 1);
     if (c->repeats == 0) {
@@ -243,7 +241,7 @@ static void take_turn(session *s, candidate *c) {
 /* Rounds until all is settled, the time is over, or there were enough of them. */
 static void run_group(session *s, agent_words *words) {
     int64_t rounds = agent_number(words), nanoseconds = agent_number(words), count = agent_number(words);
-    int64_t *members = numbers(words, count), start = driver_now();
+    int64_t *members = agent_numbers(words, count), start = driver_now();
     rounds = rounds < MOST_ROUNDS ? rounds : MOST_ROUNDS;
     for (int64_t i = 0; i < rounds; i++) {
         for (int64_t k = 0; k < count; k++) {

@@ -46,6 +46,14 @@ int64_t agent_number(agent_words *words) {
     return sign * value;
 }
 
+int64_t *agent_numbers(agent_words *words, int64_t count) {
+    int64_t *made = driver_memory(count * (int64_t)sizeof *made);
+    for (int64_t i = 0; i < count; i++) {
+        made[i] = agent_number(words);
+    }
+    return made;
+}
+
 typedef struct {
     char text[LONGEST];
     int64_t length;
@@ -113,6 +121,25 @@ void agent_say_time(int64_t key, double seconds, const char *name, double value)
 void agent_say_done(void) {
     line l = {.length = 0};
     add(&l, "{\"done\": true");
+    say(&l);
+}
+
+void agent_say_round(int64_t point, int64_t whole, const int64_t *commands, int64_t count) {
+    line l = {.length = 0};
+    add(&l, "{\"point\": ");
+    add_number(&l, point, 1);
+    add(&l, ", \"whole\": ");
+    add_number(&l, whole, 1);
+    add(&l, ", \"commands\": [");
+    for (int64_t i = 0; i < count; i++) {
+        add(&l, i > 0 ? ", " : "");
+        add_number(&l, commands[i], 1);
+        if (l.length > LONGEST / 2) {
+            driver_write(STDOUT, l.text, l.length);
+            l.length = 0;
+        }
+    }
+    add(&l, "]");
     say(&l);
 }
 
