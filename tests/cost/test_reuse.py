@@ -6,7 +6,7 @@ import pytest
 
 from meta_infer.cost.reuse import footprint, local_bytes, touched, traffic
 from meta_infer.ir.builder import Builder
-from meta_infer.ir.loop import LoopFunc
+from meta_infer.ir.loop import LoopFunc, maximum, minimum
 from meta_infer.ir.shapes import Dim, Symbol
 from meta_infer.support.dtypes import FLOAT32, INT64
 
@@ -104,3 +104,15 @@ def test_rows_a_page_apart_displace_each_other(pitch: int, rows: int, times: int
     found = traffic(touched(func, []), 32768, {}, ways=8)["x"]
     assert found == pytest.approx(times * rows * 64, rel=0.1)
     assert traffic(touched(func, []), 32768, {})["x"] == pytest.approx(rows * 64, rel=0.1)
+
+
+def test_rows_that_are_looked_up_lie_apart_in_use() -> None:
+    b = Builder("rows")
+    at, x, y = b.input("at", INT64), b.input("x", FLOAT32), b.output("y", FLOAT32)
+    with b.chunks(100) as i:
+        row = b.let(minimum(maximum(b.load(at, i), 0), 999), "row")
+        with b.loop(0, 32, 8) as j:
+            b.store(y, i * 32 + j, b.load(x, row * 32 + j, lanes=8))
+    func, _ = b.finish()
+    assert footprint(touched(func, [], scattered=True), {})["x"] == 100 * 32 * 4
+    assert footprint(touched(func, []), {})["x"] == 32 * 4, "timed by itself it reads one row"

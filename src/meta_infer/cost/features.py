@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,14 +122,17 @@ class Features:
 
 
 def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterable[str],
-                profile: Profile, flops: float = 0.0) -> Features:
+                profile: Profile, flops: float = 0.0, since: Mapping[str, float] | None = None) -> Features:
     """Features of launches that together compute a group.
 
     `sizes` are the bytes of every buffer, `weights` names those that lie in memory when a run begins, as constants of
     a network do; all others are in the nearest cache that holds what the launch touches, as activations are. Loops with
     bounds that depend on data run as often as makes the multiply-adds those of `flops`, the operations of the group.
+
+    `since` says of buffers how many bytes were touched since they were touched last, as it is within a network: only a
+    cache with room for these has them still, and what is looked up lies apart. It goes before `weights`.
     """
-    constant = frozenset(weights)
+    ago = dict.fromkeys(weights, math.inf) | dict(since or {})
     work: Counter[str] = Counter()
     moved: Counter[str] = Counter()
     penalty: Counter[str] = Counter()
@@ -136,7 +140,7 @@ def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterab
     for call, counts in zip(calls, counted, strict=True):
         work.update(work_of(counts))
         penalty.update({"chunks": counts.chunks})
-        moved.update(_crossing(call, sizes, constant, profile, unknown))
+        moved.update(_crossing(call, sizes, ago, profile, unknown, since is not None))
     return Features(dict(work), dict(moved), float(len(calls)), dict(penalty))
 
 
@@ -176,23 +180,24 @@ def _counted(calls: Sequence[Call], profile: Profile, flops: float) -> tuple[lis
     return count(unknown), unknown
 
 
-def _crossing(call: Call, sizes: Mapping[str, int], weights: frozenset[str], profile: Profile,
-              unknown: float) -> dict[str, float]:
+def _crossing(call: Call, sizes: Mapping[str, int], ago: Mapping[str, float], profile: Profile,
+              unknown: float, scattered: bool) -> dict[str, float]:
     """Name of a memory -> bytes of one launch that cross from there into the cache before it.
 
-    A cache that holds all that the launch touches has the activations already: only weights come into it.
+    A cache that holds all that the launch touches has it already, but for what was touched too long ago.
     """
-    nest = touched(call.func, call.dims, unknown)
+    nest = touched(call.func, call.dims, unknown, scattered)
     held = {param.name: float(sizes[arg]) for param, arg in zip(call.func.params, call.args, strict=True)}
     held.update(local_bytes(call.func, call.dims))
-    constant = {param.name for param, arg in zip(call.func.params, call.args, strict=True) if arg in weights}
+    back = {param.name: ago[arg] for param, arg in zip(call.func.params, call.args, strict=True) if arg in ago}
     everything = footprint(nest, held)
     found: dict[str, float] = {}
     for i, (name, capacity) in enumerate(crossings(profile)):
         room, ways = _HELD * capacity, 0 if i else int(capacity) // WAY      # sets of farther caches are not known
         crossing = traffic(nest, room, held, ways) if room else everything
-        warm = sum(count for buffer, count in everything.items() if buffer not in constant) <= room
-        found[name] = sum(count for buffer, count in crossing.items() if buffer in constant or not warm)
+        far = {buffer for buffer, count in back.items() if count > room}
+        warm = sum(count for buffer, count in everything.items() if buffer not in far) <= room
+        found[name] = sum(count for buffer, count in crossing.items() if buffer in far or not warm)
     return found
 
 

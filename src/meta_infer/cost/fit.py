@@ -37,6 +37,11 @@ _PULL_OF_REST = 0.2
 _LEAST_OF_BYTES = 0.8
 """Share of the time of a byte among all classes that it takes in any class: memory is as fast for one as for another,
 which a class whose samples wait for none does not show."""
+_MOST, _MOST_OF_ALL = 4.0, 10.0
+"""Times the time of a unit of work among all classes that it may take in one, and among all classes times theory: of a
+kind that its samples hardly have, a class could say anything."""
+_LEAST_UNIT = 0.2
+"""Share of a unit of `ports` that a unit of any work counts as in these bounds, 1 among all classes."""
 _FLAT = 0.03
 """Relative error below which errors count squared: about that of the measurements themselves."""
 
@@ -180,14 +185,25 @@ class _Table:
         least = np.zeros_like(self.prior)
         of_bytes = slice(len(self.names[0]), len(self.names[0]) + len(self.names[1]))
         least[of_bytes] = least_of_bytes * self.prior[of_bytes]
+        most = self.most(least_of_bytes > 0)
         for _ in range(_ROUNDS):
             left = np.concatenate([self.rows(values, overlap) * weights[:, None], np.diag(scale)])
-            right = np.concatenate([weights, scale * self.prior]) - left @ least
-            size = np.maximum(np.linalg.norm(left, axis=0), 1e-300)       # columns of one length: well conditioned
-            values = least + nnls(left / size, right)[0] / size
+            right = np.concatenate([weights, scale * self.prior])
+            values = _bounded(left, right, least, most)
             off = np.abs(self.rows(values, overlap) @ values - 1)
             weights = 1 / np.sqrt(np.maximum(off, _FLAT) / _FLAT)
         return values
+
+    def most(self, is_class: bool) -> np.ndarray:
+        """The greatest that each coefficient may be: of work, as the prior has it for `ports` and its own kind."""
+        found = np.full_like(self.prior, np.inf)
+        kinds = self.names[0]
+        if "ports" in kinds:
+            unit = self.prior[kinds.index("ports")] * (_LEAST_UNIT if is_class else 1.0)
+            of_work = self.prior[:len(kinds)]
+            found[:len(kinds)] = (np.maximum(_MOST * of_work, _MOST * unit) if is_class
+                                  else np.maximum(_MOST_OF_ALL * of_work, unit))
+        return found
 
     def loss(self, values: np.ndarray, overlap: float) -> float:
         """The mean relative error."""
@@ -205,3 +221,19 @@ class _Table:
             return {name: value for name, value in found.items() if value > 0}
 
         return Coefficients(used(alpha), used(beta), gamma, used(delta), overlap)
+
+
+def _bounded(left: np.ndarray, right: np.ndarray, least: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Least squares of `left @ x = right` with `least <= x <= most`: what comes out too great is held at its bound, and
+    the others are solved for again."""
+    size = np.maximum(np.linalg.norm(left, axis=0), 1e-300)               # columns of one length: well conditioned
+    values, free = least.copy(), np.ones(len(least), bool)
+    for _ in range(len(least)):
+        fixed = np.where(free, least, most)
+        values = fixed.copy()
+        values[free] += nnls(left[:, free] / size[free], right - left @ fixed)[0] / size[free]
+        over = free & (values > most)
+        free &= ~over
+        if not over.any() or not free.any():
+            break
+    return np.minimum(values, most)

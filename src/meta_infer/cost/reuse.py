@@ -40,7 +40,37 @@ WAY = 4096
 """Bytes of a way of a nearest cache: those of a page, so that a virtual address tells the set."""
 _DEPTH = 16
 _FAR = 1 << 40
-"""Stride of an access whose place depends on data: no two iterations share a line."""
+"""Stride of an access whose place is not known: no two iterations share a line."""
+_ELSEWHERE = 1 << 28
+"""How far numbers are apart that are loaded along a loop and that places depend on: rows of a table."""
+
+
+@dataclass
+class _Places(Points):
+    """Points where loaded numbers have values too, unless `apart` is 0: they differ by it wherever they are others."""
+
+    apart: int = 0
+
+    def _compute(self, expr: Expr, memo: dict[int, Value]) -> Value:
+        if not isinstance(expr, Load) or not self.apart:
+            return super()._compute(expr, memo)
+        at = self._value(expr.index, memo)
+        return np.where(at != at[-1], self.apart, 0) if isinstance(at, np.ndarray) else 0
+
+
+@dataclass
+class _At:
+    """What is known at the points of a loop: for bounds and conditions, and for places."""
+
+    control: Points
+    places: _Places
+
+    def inside(self) -> _At:
+        return _At(Points(self.control.weights, dict(self.control.values)),
+                   _Places(self.places.weights, dict(self.places.values), apart=self.places.apart))
+
+    def bind(self, name: str, control: Value, places: Value) -> None:
+        self.control.values[name], self.places.values[name] = control, places
 
 
 @dataclass(frozen=True)
@@ -97,15 +127,17 @@ class Nest:
         return [*self.walks, *(walk for nest in self.inner for walk in nest.all_walks())]
 
 
-def touched(func: LoopFunc, dims: Sequence[int], unknown: float = 1.0) -> Nest:
+def touched(func: LoopFunc, dims: Sequence[int], unknown: float = 1.0, scattered: bool = False) -> Nest:
     """The loops of a kernel at these values of its dims, with what each touches.
 
-    `unknown` is how often loops run whose bounds depend on data.
+    `unknown` is how often loops run whose bounds depend on data. With `scattered`, places that depend on data lie
+    apart, as rows that are looked up in a table do; a kernel that is timed by itself, on zeros, has the same each time.
     """
     start = Points(np.ones(_DEPTH), {dim.name: int(value) for dim, value in zip(func.dims, dims, strict=True)})
     chunks = max(0, start.number(func.chunks))
     assigned = {s.var.name for s in walk_stmts(func.body) if isinstance(s, Assign)}
-    return _nest(func.chunk, (0, chunks, 1), func.body, start, (), assigned, round(unknown))
+    places = _Places(start.weights, dict(start.values), apart=_ELSEWHERE if scattered else 0)
+    return _nest(func.chunk, (0, chunks, 1), func.body, _At(start, places), (), assigned, round(unknown))
 
 
 def local_bytes(func: LoopFunc, dims: Sequence[int]) -> dict[str, float]:
@@ -147,7 +179,7 @@ def _footprints(walks: Sequence[Walk], depth: int, sizes: Mapping[str, float]) -
     return {buffer: min(count, sizes.get(buffer, count)) for buffer, count in found.items()}
 
 
-def _nest(var: Var, span: tuple[Value, Value, Value], body: Sequence[Stmt], points: Points,
+def _nest(var: Var, span: tuple[Value, Value, Value], body: Sequence[Stmt], outside: _At,
           around: tuple[int, ...], assigned: set[str], unknown: int) -> Nest:
     """The nest of one loop. Point number d has the variable of the loop at depth d one step further than point -1."""
     count = trips(*span)
@@ -156,43 +188,44 @@ def _nest(var: Var, span: tuple[Value, Value, Value], body: Sequence[Stmt], poin
     nest = Nest(depth, times)
     if not times or depth >= _DEPTH - 1:
         return nest
-    inside = Points(points.weights, dict(points.values))
+    at = outside.inside()
     start, _, step = span
     if count is None:
-        inside.values[var.name] = None
+        at.bind(var.name, None, None)
     else:
         turn = np.full(_DEPTH, (times - 1) // 2)
         turn[depth] += 1
-        inside.values[var.name] = start + turn * step
+        at.bind(var.name, start + turn * step, start + turn * step)
     places: dict[tuple[str, tuple[int, ...]], set[int]] = {}
-    _block(body, inside, (*around, times), assigned, nest, places, unknown)
+    _block(body, at, (*around, times), assigned, nest, places, unknown)
     nest.walks = [Walk(buffer, strides, (*around, times), frozenset(lines))
                   for (buffer, strides), lines in places.items()]
     return nest
 
 
-def _block(body: Sequence[Stmt], points: Points, around: tuple[int, ...], assigned: set[str], nest: Nest,
+def _block(body: Sequence[Stmt], at: _At, around: tuple[int, ...], assigned: set[str], nest: Nest,
            places: dict[tuple[str, tuple[int, ...]], set[int]], unknown: int) -> None:
+    points = at.control
     for stmt in body:
         seen: set[int] = set()
         for root in roots(stmt):
-            _loads(root, points, len(around), places, seen)
+            _loads(root, at.places, len(around), places, seen)
         match stmt:
             case Let(var=var, value=value) | Decl(var=var, value=value):
                 if var.type.lanes == 1 and var.type.dtype.is_integer:
-                    points.values[var.name] = None if var.name in assigned else points.value(value)
+                    kept = var.name not in assigned
+                    at.bind(var.name, points.value(value) if kept else None, at.places.value(value) if kept else None)
             case Store(buffer=buffer, index=index, value=value):
-                _touch(buffer, index, value.type, points, len(around), places)
+                _touch(buffer, index, value.type, at.places, len(around), places)
             case For(var=var, start=start, stop=stop, step=step, body=inner):
                 span = (points.value(start), points.value(stop), points.value(step))
-                nest.inner.append(_nest(var, span, inner, points, around, assigned, unknown))
+                nest.inner.append(_nest(var, span, inner, at, around, assigned, unknown))
             case If(cond=cond, then=then, orelse=orelse):
                 holds = points.value(cond)
                 here = holds[-1] if isinstance(holds, np.ndarray) else holds
                 for side, taken in ((then, here is None or here), (orelse, here is None or not here)):
                     if taken:
-                        inside = Points(points.weights, dict(points.values))
-                        _block(side, inside, around, assigned, nest, places, unknown)
+                        _block(side, at.inside(), around, assigned, nest, places, unknown)
 
 
 def _loads(expr: Expr, points: Points, depth: int, places: dict[tuple[str, tuple[int, ...]], set[int]],
