@@ -13,8 +13,8 @@ from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.kernels.matmul.gemm import GEMM
 from meta_infer.kernels.reduction.non_zero import NON_ZERO
 from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
-from meta_infer.search.measure import measure
-from meta_infer.search.measurements import key_of
+from meta_infer.search.measure import measure, measure_groups
+from meta_infer.search.measurements import Measurement, key_of
 from tests.kernels.harness import PROFILE, layouts_of, make_group
 
 ISA = PROFILE.isa or ""
@@ -122,6 +122,31 @@ def test_what_one_candidate_writes_no_other_reads() -> None:
     buffers = {"y": MeasuredBuffer(64, "float32", "output"), "w": MeasuredBuffer(64, "float32", "input")}
     found = measure([replace(noise, buffers=buffers), replace(floats, buffers=buffers)], **FEW)
     assert all(m.ok for m in found), found
+
+
+def test_groups_are_told_of_as_they_end() -> None:
+    """Whatever fails in one of them, they come in their order, each with all of its own."""
+    crash, mark = "*(volatile float*)8 = 1.0f;", "/* again */"
+    groups = [
+        [candidate("a", GOOD), candidate("crash", crash), candidate("b", GOOD + "/* b */")],
+        [],
+        [candidate("crash alone", crash + mark)],
+        [candidate("c", GOOD), candidate("d", GOOD + "/* d */")],
+        [candidate("crash last", crash + mark)],
+    ]
+    found: list[tuple[Measurement, ...]] = []
+    measure_groups(groups, found.append, patience=5.0, **FEW)
+    assert [[m.name for m in group] for group in found] == [[c.name for c in group] for group in groups]
+    assert all(m.ok != m.name.startswith("crash") for group in found for m in group)
+    assert all(m.rounds <= 4 for group in found for m in group), "no group runs twice; one before a crash has a turn more"
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        measure_groups([groups[0], groups[3]], lambda group: (told.append(group[0].name), _interrupt()), **FEW)
+    assert told == ["a"], "the first is known before the second ends"
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_nothing_to_measure() -> None:

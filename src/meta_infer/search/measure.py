@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,43 @@ def measure(candidates: Sequence[Candidate], *, rounds: int = 15, seconds: float
     A candidate that fails has a `status` that says how, and costs at most `patience` seconds; it leaves the other
     ones' results alone. Raises ToolchainError when the measuring process itself does not work.
     """
+    found: list[tuple[Measurement, ...]] = []
+    measure_groups([candidates], found.append, rounds=rounds, seconds=seconds, threads=threads, patience=patience)
+    return found[0]
+
+
+def measure_groups(groups: Sequence[Sequence[Candidate]], on_group: Callable[[tuple[Measurement, ...]], None], *,
+                   rounds: int = 15, seconds: float = 5.0, threads: int = 1, patience: float = PATIENCE) -> None:
+    """As `measure` of each group, one after the other, in one process: only those of one group take turns.
+
+    `on_group` gets what came of each, in their order, as soon as it is known.
+    """
+    candidates = [one for group in groups for one in group]
     if not candidates:
-        return ()
-    return _measure(candidates, load_profile("native"), rounds, seconds, threads, patience)
+        for _ in groups:
+            on_group(())
+        return
+    host = load_profile("native")
+    session = _Session(groups, on_group, candidates, host)
+    while session.left:
+        begun = time.perf_counter()
+        keys = [key for group in session.left for key in group]
+        request = {
+            "driver": str(measure_driver(session.isa).path), "threads": threads,
+            "cache_bytes": host.l3_bytes or CACHE_UNKNOWN, "rounds": rounds, "seconds": seconds,
+            "spent": session.spent, "groups": session.left,
+            "candidates": {key: candidate_spec(session.probe if key == _PROBE else candidates[key])
+                           for key in (_PROBE, *keys)},
+        }
+        stopped = _run_child(request, session, patience)
+        if stopped is None:
+            session.end()
+            break
+        key, reason = stopped
+        if key == _PROBE:
+            raise ToolchainError(f"the measuring process failed: {reason}", what="measuring",
+                                 hint=f"check that this machine runs code for {session.isa}")
+        session.fail(key, reason, time.perf_counter() - begun)
 
 
 def measured_cpu() -> str:
@@ -60,46 +94,65 @@ def measured_cpu() -> str:
     return host.chip.description or str(host.isa)
 
 
-@dataclass
 class _Session:
-    """What the children have told so far: (seconds, the probe's seconds) per candidate and turn; who failed how."""
+    """What the children have told so far, and what is left to do.
 
-    turns: dict[int, list[tuple[float, float]]]
-    failed: dict[int, str] = field(default_factory=dict)
+    turns  (seconds, the probe's seconds) by candidate and turn
+    left   groups that have not ended, without candidates that failed
+    spent  seconds that went into the first of these, before a candidate stopped its child
+    """
 
+    def __init__(self, groups: Sequence[Sequence[Candidate]], on_group: Callable[[tuple[Measurement, ...]], None],
+                 candidates: Sequence[Candidate], host: Profile) -> None:
+        self.isa = host.isa or candidates[0].artifact.isa
+        self.turns: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(candidates))}
+        self.spent = 0.0
+        self._failed: dict[int, str] = {}
+        self._candidates, self._on_group, self._ended = candidates, on_group, 0
+        self._groups: list[range] = []
+        for group in groups:
+            begin = self._groups[-1].stop if self._groups else 0
+            self._groups.append(range(begin, begin + len(group)))
+        self.probe = peak_candidate(self.isa)
+        self._end_empty()
 
-def _measure(candidates: Sequence[Candidate], host: Profile, rounds: int, seconds: float, threads: int,
-             patience: float) -> tuple[Measurement, ...]:
-    """Starts children until one ends by itself; each after the first goes on without what stopped the one before."""
-    isa = host.isa or candidates[0].artifact.isa
-    probe, session = peak_candidate(isa), _Session({i: [] for i in range(len(candidates))})
-    end = time.perf_counter() + seconds
-    while len(session.failed) < len(candidates):
-        alive = {i: c for i, c in enumerate(candidates) if i not in session.failed}
-        request = {
-            "driver": str(measure_driver(isa).path), "threads": threads, "cache_bytes": host.l3_bytes or CACHE_UNKNOWN,
-            "rounds": rounds, "seconds": max(end - time.perf_counter(), seconds / 4),
-            "candidates": {key: candidate_spec(c) for key, c in {_PROBE: probe, **alive}.items()},
-        }
-        stopped = _run_child(request, session, patience)
-        if stopped is None:
-            break
-        key, reason = stopped
-        if key == _PROBE:
-            raise ToolchainError(f"the measuring process failed: {reason}", what="measuring",
-                                 hint=f"check that this machine runs code for {isa}")
-        session.failed[key] = reason
-    return tuple(_result(i, c, session, probe.flops) for i, c in enumerate(candidates))
+    @property
+    def left(self) -> list[list[int]]:
+        groups = ([i for i in group if i not in self._failed] for group in self._groups[self._ended:])
+        return [group for group in groups if group]
 
+    def at(self, key: int) -> None:
+        """A candidate begins: the groups before its own are over."""
+        while key != _PROBE and key >= self._groups[self._ended].stop:
+            self._tell()
 
-def _result(index: int, candidate: Candidate, session: _Session, probe_work: int) -> Measurement:
-    turns = session.turns[index]
-    if index in session.failed:
-        return Measurement(candidate.name, math.inf, 0.0, 0.0, len(turns), session.failed[index])
-    median, spread = median_and_spread([seconds for seconds, _ in turns])
-    pairs = tuple((seconds, probe_work / probe) for seconds, probe in turns)
-    shares = [candidate.flops / seconds / peak for seconds, peak in pairs]
-    return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK, pairs)
+    def fail(self, key: int, reason: str, seconds: float) -> None:
+        """A candidate stopped its child, which had run for that long."""
+        self._failed[key] = reason
+        self.spent += seconds
+        self._end_empty()
+
+    def end(self) -> None:
+        while self._ended < len(self._groups):
+            self._tell()
+
+    def _end_empty(self) -> None:
+        while self._ended < len(self._groups) and all(i in self._failed for i in self._groups[self._ended]):
+            self._tell()
+
+    def _tell(self) -> None:
+        group, self.spent = self._groups[self._ended], 0.0
+        self._ended += 1
+        self._on_group(tuple(self._result(i) for i in group))
+
+    def _result(self, index: int) -> Measurement:
+        candidate, turns = self._candidates[index], self.turns[index]
+        if index in self._failed:
+            return Measurement(candidate.name, math.inf, 0.0, 0.0, len(turns), self._failed[index])
+        median, spread = median_and_spread([seconds for seconds, _ in turns])
+        pairs = tuple((seconds, self.probe.flops / probe) for seconds, probe in turns)
+        shares = [candidate.flops / seconds / peak for seconds, peak in pairs]
+        return Measurement(candidate.name, median, spread, median_and_spread(shares)[0], len(turns), OK, pairs)
 
 
 def candidate_spec(candidate: Candidate) -> dict[str, Any]:
@@ -133,6 +186,7 @@ def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -
             for line in _lines(child, patience):
                 done = line.get("done", False)
                 at = line.get("at", at)
+                session.at(at)
                 if "seconds" in line:
                     session.turns[at].append((line["seconds"], line["probe"]))
         except TimeoutError:

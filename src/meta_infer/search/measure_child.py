@@ -2,7 +2,7 @@
 
 It may crash or hang: before it touches candidate k it prints `{"at": k}`, so that its parent knows who did it; after
 a turn `{"at": k, "seconds": s, "probe": p}`, the time of one run and that of the probe just before. The last line is
-`{"done": true}`.
+`{"done": true}`. Groups of candidates follow each other; those of one group take turns.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from meta_infer.search.measure_protocol import (
 from meta_infer.support.dtypes import dtype_named
 
 _LINE = 64
+_PROBE = -1
+"""The candidate that is the probe of the machine's peak."""
 
 
 class _Launch(ctypes.Structure):
@@ -181,30 +183,44 @@ def load_driver(path: str) -> ctypes.CDLL:
     return driver
 
 
+class Turns:
+    """The turns of all candidates, and of the probe among them."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self._driver, self._threads = load_driver(request["driver"]), request["threads"]
+        self._specs = {int(key): spec for key, spec in request["candidates"].items()}
+        self._memory = Memory(self._specs.values(), request["cache_bytes"])
+        self._probe = Runner(self._driver, self._specs[_PROBE], self._memory, self._threads)
+        self._probed, self._peak = -PROBE_EVERY, 0.0
+
+    def group(self, keys: Sequence[int], rounds: int, seconds: float) -> None:
+        """Rounds until all is settled, the time is over, or there were enough of them."""
+        runners: dict[int, Runner] = {}
+        times: dict[int, list[float]] = {key: [] for key in keys}
+        start = time.perf_counter()
+        for i in range(rounds):
+            for key in [*keys[i % len(keys):], *keys[:i % len(keys)]]:
+                self._look_at_probe()
+                _say({"at": key})
+                if key not in runners:
+                    runners[key] = Runner(self._driver, self._specs[key], self._memory, self._threads)
+                taken = runners[key].turn()
+                _say({"at": key, "seconds": taken, "probe": self._peak})
+                times[key].append(taken)
+            if time.perf_counter() - start >= seconds or i + 1 >= FEWEST_ROUNDS and _settled(times):
+                return
+
+    def _look_at_probe(self) -> None:
+        if time.perf_counter() - self._probed >= PROBE_EVERY:
+            _say({"at": _PROBE})
+            self._peak, self._probed = self._probe.turn(), time.perf_counter()
+
+
 def main(request: Mapping[str, Any]) -> None:
-    """Rounds until all is settled, the time is over, or there were enough of them. Candidate -1 is the probe."""
-    driver = load_driver(request["driver"])
-    specs = {int(key): spec for key, spec in request["candidates"].items()}
-    memory = Memory(specs.values(), request["cache_bytes"])
-    probe = Runner(driver, specs.pop(-1), memory, request["threads"])
-    runners: dict[int, Runner] = {}
-    times: dict[int, list[float]] = {key: [] for key in specs}
-    others = list(times)
-    start, probed, peak = time.perf_counter(), -PROBE_EVERY, 0.0
-    for i in range(request["rounds"]):
-        for key in [*others[i % len(others):], *others[:i % len(others)]]:
-            if time.perf_counter() - probed >= PROBE_EVERY:
-                _say({"at": -1})
-                peak, probed = probe.turn(), time.perf_counter()
-            _say({"at": key})
-            if key not in runners:
-                runners[key] = Runner(driver, specs[key], memory, request["threads"])
-            seconds = runners[key].turn()
-            _say({"at": key, "seconds": seconds, "probe": peak})
-            times[key].append(seconds)
-        spent = time.perf_counter() - start
-        if spent >= request["seconds"] or i + 1 >= FEWEST_ROUNDS and _settled(times):
-            break
+    """One group after the other; of the first one's time `spent` may be over, in a process before this one."""
+    turns, seconds = Turns(request), request["seconds"]
+    for i, keys in enumerate(request["groups"]):
+        turns.group(keys, request["rounds"], seconds if i else max(seconds - request["spent"], seconds / 4))
     _say({"done": True})
 
 

@@ -33,7 +33,7 @@ from meta_infer.search.candidate import (
 )
 from meta_infer.search.candidate_features import candidate_features
 from meta_infer.search.described import described
-from meta_infer.search.measure import measure, measured_cpu
+from meta_infer.search.measure import measure_groups, measured_cpu
 from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import OK, Measurement, key_of_parts
 from meta_infer.search.recorded import FROM_OUTSIDE, sample_of
@@ -147,9 +147,9 @@ class Timer:
         batches = [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
                    for site, base, missing in jobs]
         compiled = self._compile([job for batch in batches for job in batch])
-        for (site, base, missing), batch in zip(jobs, batches, strict=True):
-            found = self._measure([[next(compiled) for _ in job.points] for job in batch], rounds or self.rounds)
-            self._settle(site, base, missing, found)
+        groups = [[[next(compiled) for _ in job.points] for job in batch] for batch in batches]
+        waiting = iter(jobs)
+        self._measure(groups, rounds or self.rounds, lambda found: self._settle(*next(waiting), found))
         for entry, job in twins:
             self._recall(entry, job)
 
@@ -165,7 +165,9 @@ class Timer:
         if missing and self.is_replay:
             raise TimeOver(next(iter(missing.values())).name)
         compiled = self._compile(list(missing.values()))
-        measured = self._measure([[next(compiled) for _ in job.points] for job in missing.values()], self.rounds)
+        measured: list[list[Measurement]] = []
+        self._measure([[[next(compiled) for _ in job.points] for job in missing.values()]], self.rounds,
+                      measured.extend)
         for (one, job), points in zip(missing.items(), measured, strict=True):
             found[one] = sum(sample.seconds for sample in self._remembered(job, points, 1.0))
         self.timed += len(missing)
@@ -226,10 +228,18 @@ class Timer:
         except LibraryUnwritableError as error:
             self.warn(f"{error}\n  what was measured just now will not be remembered")
 
-    def _measure(self, candidates: Sequence[Sequence[Candidate]], rounds: int) -> list[list[Measurement]]:
-        flat = [one for points in candidates for one in points]
-        found = iter(measure(flat, rounds=rounds, seconds=self.seconds, threads=self.threads))
-        return [[next(found) for _ in points] for points in candidates]
+    def _measure(self, groups: Sequence[Sequence[Sequence[Candidate]]], rounds: int,
+                 on_group: Callable[[list[list[Measurement]]], None]) -> None:
+        """Groups follow each other in one process; `on_group` gets for every job of one the measurements at its
+        points, as soon as they are known."""
+        sizes = iter(groups)
+
+        def tell(measured: Sequence[Measurement]) -> None:
+            found = iter(measured)
+            on_group([[next(found) for _ in points] for points in next(sizes)])
+
+        measure_groups([[one for points in group for one in points] for group in groups], tell, rounds=rounds,
+                       seconds=self.seconds, threads=self.threads)
 
     def _compile(self, jobs: Sequence[_Job]) -> Iterator[Candidate]:
         flat = [one for job in jobs for one in job.points]
