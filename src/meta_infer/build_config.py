@@ -54,9 +54,9 @@ class BuildConfig(BaseModel):
         return self.output or self.model.with_suffix(".bin")
 
     def as_yaml(self) -> str:
-        """The effective configuration, every field written out: what the package keeps."""
+        """The effective configuration, every field written out but where the package goes: what the package keeps."""
         out = StringIO()
-        YAML().dump(self.model_dump(mode="json"), out)
+        YAML().dump(self.model_dump(mode="json", exclude={"output"}), out)
         return out.getvalue()
 
 

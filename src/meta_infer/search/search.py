@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,7 +42,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     for each of the timer's points, `keeps` says whether a variant with other knobs may be. Raises UnsupportedError when
     nothing fits the limits, ToolchainError.
     """
-    until = time.monotonic() + budget.seconds
+    until = math.inf if timer.is_replay else time.monotonic() + budget.seconds     # a replay ends where records do
     sites = sites_of(space)
     guesses = Guesses(model, timer.points)
     market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), limits, keeps,
