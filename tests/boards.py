@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from meta_infer.backends.cpu.emulated import emulator
+from meta_infer.hardware.device import Board, open_device
 from tests.emulators import need_emulator
 
 asyncssh: Any = pytest.importorskip("asyncssh", reason="BOARDS NOT CHECKED: asyncssh is not installed (.[dev])")
@@ -156,6 +157,16 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
         loop.close()
+
+
+@contextmanager
+def connected(place: Path, monkeypatch: pytest.MonkeyPatch, arm: bool = False) -> Iterator[Board]:
+    """A board of this machine's kind, or an emulated one with an Arm processor."""
+    with ssh_server(place / "board", emulated_environment(place / "arm") if arm else None) as server:
+        monkeypatch.setenv("META_INFER_SSH", server.ssh)
+        with open_device(server.url) as board:
+            assert board is not None
+            yield board
 
 
 _SHIMS = {
