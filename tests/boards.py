@@ -114,6 +114,7 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
         await asyncio.gather(tell(child.stdout, process.stdout), tell(child.stderr, process.stderr))
         code = await child.wait()
         feeding.cancel()
+        child._transport.close()
         if process.channel.is_closing():
             pass
         elif code < 0:
@@ -141,10 +142,14 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
         listening.close()
         for connection in list(connections):
             connection.abort()
+        await asyncio.sleep(0.1)                         # handlers see the end and close their pipes
         for child in list(children):
-            if child.returncode is None and child.stdin is not None:
-                child.stdin.close()
-        await asyncio.sleep(0.2)
+            try:
+                await asyncio.wait_for(child.wait(), 2)  # what cleans up, may
+            except TimeoutError:
+                os.killpg(child.pid, signal.SIGKILL)
+                await child.wait()
+        await asyncio.sleep(0.1)
 
     def stop_now() -> None:
         asyncio.run_coroutine_threadsafe(stop(), loop).result(20)
@@ -176,6 +181,7 @@ _SHIMS = {
     "tar": """#!/bin/sh
 {tar} "$@" || exit $?
 for file in *; do
+    case "$file" in *.elf) continue;; esac
     case "$(head -c 20 "$file" 2>/dev/null | od -An -tx1 -j16 -N4)" in
     *"02 00 b7 00"*)
         mv "$file" "$file.elf"

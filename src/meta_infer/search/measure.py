@@ -27,15 +27,17 @@ from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.child import child_environment
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.toolchain import compile_module
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.kernels.kernel import KernelCall
 from meta_infer.runtime.sources import MEASURE_SOURCES
 from meta_infer.search.candidate import Candidate, MeasuredBuffer, Uncompiled, compile_candidates
+from meta_infer.search.measure_board import run_on_board
 from meta_infer.search.measure_protocol import CACHE_UNKNOWN, median_and_spread
 from meta_infer.search.measurements import OK, Measurement
 from meta_infer.search.peak_probe import peak_probe, probe_elements, probe_flops
-from meta_infer.support.errors import ToolchainError
+from meta_infer.support.errors import DeviceLostError, ToolchainError
 
 PATIENCE = 20.0
 """Seconds without a sign of life after which a candidate counts as hanging."""
@@ -43,29 +45,33 @@ _PROBE = -1
 
 
 def measure(candidates: Sequence[Candidate], *, rounds: int = 15, seconds: float = 5.0, threads: int = 1,
-            patience: float = PATIENCE) -> tuple[Measurement, ...]:
+            patience: float = PATIENCE, board: Board | None = None) -> tuple[Measurement, ...]:
     """Time candidates against each other, in their order: at most `rounds` rounds and about `seconds` in all.
 
     A candidate that fails has a `status` that says how, and costs at most `patience` seconds; it leaves the other
-    ones' results alone. Raises ToolchainError when the measuring process itself does not work.
+    ones' results alone. With a `board` they run there. Raises ToolchainError when the measuring process itself does
+    not work, DeviceError when the board does not.
     """
     found: list[tuple[Measurement, ...]] = []
-    measure_groups([candidates], found.append, rounds=rounds, seconds=seconds, threads=threads, patience=patience)
+    measure_groups([candidates], found.append, rounds=rounds, seconds=seconds, threads=threads, patience=patience,
+                   board=board)
     return found[0]
 
 
 def measure_groups(groups: Sequence[Sequence[Candidate]], on_group: Callable[[tuple[Measurement, ...]], None], *,
-                   rounds: int = 15, seconds: float = 5.0, threads: int = 1, patience: float = PATIENCE) -> None:
+                   rounds: int = 15, seconds: float = 5.0, threads: int = 1, patience: float = PATIENCE,
+                   board: Board | None = None) -> None:
     """As `measure` of each group, one after the other, in one process: only those of one group take turns.
 
-    `on_group` gets what came of each, in their order, as soon as it is known.
+    `on_group` gets what came of each, in their order, as soon as it is known. A connection that breaks is made again
+    once, and the group that was running goes on.
     """
     candidates = [one for group in groups for one in group]
     if not candidates:
         for _ in groups:
             on_group(())
         return
-    host = load_profile("native")
+    host, broken = board.profile if board else load_profile("native"), False
     session = _Session(groups, on_group, candidates, host)
     while session.left:
         begun = time.perf_counter()
@@ -77,20 +83,29 @@ def measure_groups(groups: Sequence[Sequence[Candidate]], on_group: Callable[[tu
             "candidates": {key: candidate_spec(session.probe if key == _PROBE else candidates[key])
                            for key in (_PROBE, *keys)},
         }
-        stopped = _run_child(request, session, patience)
+        try:
+            stopped = run_on_board(board, request, patience, session.hear) if board else _run_child(request, session,
+                                                                                                    patience)
+        except DeviceLostError:
+            if board is None or broken:
+                raise
+            board.connect()
+            broken = True
+            continue
         if stopped is None:
             session.end()
             break
         key, reason = stopped
         if key == _PROBE:
             raise ToolchainError(f"the measuring process failed: {reason}", what="measuring",
-                                 hint=f"check that this machine runs code for {session.isa}")
+                                 hint=f"check that {board.address.host if board else 'this machine'} runs code for "
+                                      f"{session.isa}")
         session.fail(key, reason, time.perf_counter() - begun)
 
 
-def measured_cpu() -> str:
+def measured_cpu(board: Board | None = None) -> str:
     """The CPU that `measure` measures on, by its name: a part of every key."""
-    host = load_profile("native")
+    host = board.profile if board else load_profile("native")
     return host.chip.description or str(host.isa)
 
 
@@ -121,7 +136,14 @@ class _Session:
         groups = ([i for i in group if i not in self._failed] for group in self._groups[self._ended:])
         return [group for group in groups if group]
 
-    def at(self, key: int) -> None:
+    def hear(self, line: Mapping[str, Any]) -> None:
+        """A line of the measuring process."""
+        key = line.get("at", _PROBE)
+        self._at(key)
+        if "seconds" in line:
+            self.turns[key].append((line["seconds"], line["probe"]))
+
+    def _at(self, key: int) -> None:
         """A candidate begins: the groups before its own are over."""
         while key != _PROBE and key >= self._groups[self._ended].stop:
             self._tell()
@@ -184,11 +206,8 @@ def _run_child(request: Mapping[str, Any], session: _Session, patience: float) -
         at, done = _PROBE, False
         try:
             for line in _lines(child, patience):
-                done = line.get("done", False)
-                at = line.get("at", at)
-                session.at(at)
-                if "seconds" in line:
-                    session.turns[at].append((line["seconds"], line["probe"]))
+                done, at = line.get("done", False), line.get("at", at)
+                session.hear(line)
         except TimeoutError:
             return at, f"no sign of life for {patience:g} s"
         finally:

@@ -12,26 +12,25 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from meta_infer.backends.cpu.loaded import LoadedModule
+from meta_infer.search.measure_places import LINE, place, region_sizes, whole_lines
 from meta_infer.search.measure_protocol import (
     BATCH_SECONDS,
     BATCHES,
-    CACHE_FACTOR,
     FEWEST_ROUNDS,
     GOOD_SPREAD,
     LONGEST_TURN,
     PROBE_EVERY,
     median_and_spread,
+    rest_of,
 )
 from meta_infer.support.dtypes import dtype_named
 
-_LINE = 64
 _PROBE = -1
 """The candidate that is the probe of the machine's peak."""
 
@@ -45,8 +44,8 @@ class _Launch(ctypes.Structure):
 
 def _aligned(count: int, dtype: np.dtype) -> np.ndarray:
     """Uninitialised memory at a multiple of a cache line."""
-    raw = np.empty(count * dtype.itemsize + _LINE, np.uint8)
-    begin = -raw.ctypes.data % _LINE
+    raw = np.empty(count * dtype.itemsize + LINE, np.uint8)
+    begin = -raw.ctypes.data % LINE
     return raw[begin:begin + count * dtype.itemsize].view(dtype)
 
 
@@ -62,43 +61,12 @@ def _filled(count: int, dtype: np.dtype) -> np.ndarray:
     return array
 
 
-@dataclass(frozen=True)
-class Placement:
-    """Where one buffer lies: a region, the first copy's offset in it, and bytes from one copy to the next."""
-
-    region: tuple[str, str]
-    offset: int
-    stride: int
-
-
-def place(buffers: Mapping[str, Mapping[str, Any]], cache_bytes: int) -> tuple[dict[str, Placement], int]:
-    """The placement of a candidate's buffers, and the number of copies of its weights."""
-    # Integers too, for they may be packed weights: all copies are filled alike, so an index stays a valid one.
-    moving = {name for name, b in buffers.items() if b["role"] == "weights" and b["bytes"]}
-    total = sum(_up(buffers[name]["bytes"]) for name in moving)
-    copies = max(1, -(-CACHE_FACTOR * cache_bytes // total)) if total else 1
-    used: dict[tuple[str, str], int] = {}
-    offsets: dict[str, tuple[tuple[str, str], int]] = {}
-    for name, buffer in buffers.items():
-        role = "weights" if name in moving else "output" if buffer["role"] == "output" else "input"
-        region = (role, buffer["dtype"])
-        offsets[name] = (region, used.get(region, 0))
-        used[region] = used.get(region, 0) + _up(buffer["bytes"])
-    return {name: Placement(region, offset, used[region] if name in moving else 0)
-            for name, (region, offset) in offsets.items()}, copies
-
-
 class Memory:
     """One region per role and dtype, shared by all candidates: they run one at a time, and inputs are never written."""
 
     def __init__(self, candidates: Iterable[Mapping[str, Any]], cache_bytes: int) -> None:
         self._cache_bytes = cache_bytes
-        sizes: dict[tuple[str, str], int] = {}
-        for spec in candidates:
-            places, copies = place(spec["buffers"], cache_bytes)
-            for name, p in places.items():
-                end = p.offset + p.stride * (copies - 1) + _up(spec["buffers"][name]["bytes"])
-                sizes[p.region] = max(sizes.get(p.region, 0), end)
+        sizes = region_sizes((spec["buffers"] for spec in candidates), cache_bytes)
         self._regions = {region: _filled(-(-size // dtype_named(region[1]).numpy.itemsize),
                                          dtype_named(region[1]).numpy) for region, size in sizes.items()}
 
@@ -106,10 +74,6 @@ class Memory:
         """(address of the first copy, bytes between copies) of every buffer, and the number of copies."""
         places, copies = place(buffers, self._cache_bytes)
         return {name: (self._regions[p.region].ctypes.data + p.offset, p.stride) for name, p in places.items()}, copies
-
-
-def _up(count: int) -> int:
-    return -(-count // _LINE) * _LINE
 
 
 class Runner:
@@ -131,8 +95,8 @@ class Runner:
             slot.kernel, slot.args = self._module.address(name), len(args)
             slot.dims, slot.bases, slot.strides = map(ctypes.addressof, (dims, bases, strides))
             scratch = max(scratch, self._module.scratch(name, launch["dims"]))
-        self._stride = _up(scratch)
-        self._scratch = _aligned(max(self._stride * threads, _LINE), np.dtype(np.uint8))
+        self._stride = whole_lines(scratch)
+        self._scratch = _aligned(max(self._stride * threads, LINE), np.dtype(np.uint8))
 
     def _int64s(self, values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
         made = (ctypes.c_int64 * max(len(values), 1))(*values)
@@ -220,7 +184,7 @@ def main(request: Mapping[str, Any]) -> None:
     """One group after the other; of the first one's time `spent` may be over, in a process before this one."""
     turns, seconds = Turns(request), request["seconds"]
     for i, keys in enumerate(request["groups"]):
-        turns.group(keys, request["rounds"], seconds if i else max(seconds - request["spent"], seconds / 4))
+        turns.group(keys, request["rounds"], seconds if i else rest_of(seconds, request["spent"]))
     _say({"done": True})
 
 

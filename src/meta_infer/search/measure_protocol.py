@@ -32,6 +32,11 @@ CACHE_UNKNOWN = 64 << 20
 """Bytes taken for the last-level cache where the machine does not state it."""
 
 
+def rest_of(seconds: float, spent: float) -> float:
+    """Seconds left to candidates of a group after one of them has spent some: enough to tell something in any case."""
+    return max(seconds - spent, seconds / 4)
+
+
 def median_and_spread(values: Sequence[float]) -> tuple[float, float]:
     """The median, and half the width of the interval that holds the middle half of the values."""
     low, middle, high = np.percentile(values, (25, 50, 75))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 
+from meta_infer.hardware.device import Board
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
 from meta_infer.search.candidate import Candidate
@@ -30,7 +31,7 @@ FROM_OUTSIDE = frozenset(f"killed by {number.name}" for number in (
 def measure_recorded(candidates: Sequence[Candidate], samples_of: Callable[[Candidate], Sample],
                      library: Library | None, *, rounds: int = 15, seconds: float = 5.0, threads: int = 1,
                      patience: float = PATIENCE, fresh: bool = False,
-                     warn: Callable[[str], None] | None = None) -> tuple[Measurement, ...]:
+                     warn: Callable[[str], None] | None = None, board: Board | None = None) -> tuple[Measurement, ...]:
     """The times of candidates in their order: known ones from the library, the rest measured in one call and added.
 
     samples_of  what is known of a candidate before it is measured (kernel, knobs, group, ...); the key and all that
@@ -42,7 +43,7 @@ def measure_recorded(candidates: Sequence[Candidate], samples_of: Callable[[Cand
     Candidates with equal keys are measured once. With META_INFER_MEASURE=replay nothing is measured, and the first
     candidate that is not in the library raises InputError. Else as `measure`, which has the other arguments.
     """
-    cpu = measured_cpu()
+    cpu = measured_cpu(board)
     keys = [key_of(candidate, threads, cpu) for candidate in candidates]
     if read_switches().measure == "replay":
         found = _replayed(library, keys, candidates, threads, cpu)
@@ -54,7 +55,7 @@ def measure_recorded(candidates: Sequence[Candidate], samples_of: Callable[[Cand
             if key not in found:
                 missing.setdefault(key, candidate)
         measured = dict(zip(missing, measure(list(missing.values()), rounds=rounds, seconds=seconds, threads=threads,
-                                             patience=patience), strict=True))
+                                             patience=patience, board=board), strict=True))
         if library and library.writable and missing:
             _keep(library, [sample_of(samples_of(c), c, measured[key], key, threads, cpu)
                             for key, c in missing.items()], warn)
