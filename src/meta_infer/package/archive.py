@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from meta_infer.package.format import PAGE, Piece, total_bytes
-from meta_infer.support.errors import PackageError
+from meta_infer.support.errors import PackageError, UsageError
 from meta_infer.support.output_file import check_replaceable, is_package, replacing
 
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -30,16 +30,23 @@ _ELSEWHERE = 0xFFFFFFFF
 """In a 32-bit field: the value stands in the ZIP64 field."""
 _ZIP64_FROM = 0xFFFFFFFF
 _UTF8 = 0x0800
+_FIRST_SECOND, _LAST_SECOND = 315532800, 4354819199
+"""The years 1980 to 2107, which the format can tell, in seconds since 1970."""
 
 
 def _dos_time() -> tuple[int, int]:
-    """Time and date for every member: SOURCE_DATE_EPOCH if set, else the first day of the format."""
+    """Time and date for every member: SOURCE_DATE_EPOCH if set, else the first day of the format.
+
+    Source: reproducible-builds.org/specs/source-date-epoch. Raises UsageError where that is no number of seconds.
+    """
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not epoch.isdigit():
+    if not epoch:
         return 0, 0x21
-    t = time.gmtime(max(int(epoch), 315532800))
-    year = min(t.tm_year, 2107) - 1980
-    return t.tm_hour << 11 | t.tm_min << 5 | t.tm_sec // 2, year << 9 | t.tm_mon << 5 | t.tm_mday
+    if not (epoch.isascii() and epoch.isdigit()):
+        raise UsageError(f"is {epoch!r}, expected seconds since 1970, a whole number",
+                         what="environment variable SOURCE_DATE_EPOCH", hint="SOURCE_DATE_EPOCH=$(date +%s), or unset it")
+    t = time.gmtime(min(max(int(epoch), _FIRST_SECOND), _LAST_SECOND))
+    return t.tm_hour << 11 | t.tm_min << 5 | t.tm_sec // 2, (t.tm_year - 1980) << 9 | t.tm_mon << 5 | t.tm_mday
 
 
 def _crc(pieces: Sequence[Piece]) -> int:
@@ -105,8 +112,9 @@ def make_folder(path: Path) -> None:
     """The folder that the file `path` will go to, made now: a build should fail before its work, not after it.
 
     Raises PackageError when it cannot be made or written to, or when `path` is itself a folder; UsageError when
-    something other than a package is there already.
+    something other than a package is there already, or the date of members makes no sense.
     """
+    _dos_time()
     check_replaceable(path, is_package, "a package")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

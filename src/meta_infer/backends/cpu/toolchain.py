@@ -25,6 +25,7 @@ from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 
 _TIME_LIMIT = 600
+_GENERATED = "kernels.c"
 _MEMORY_FUNCTIONS = "".join(f"__attribute__((weak, visibility(\"default\"))) void {name}(void) {{}}\n"
                             for name in ("memcpy", "memmove", "memset", "memcmp"))
 """What compilers call for loops that copy, for a link that is thrown away."""
@@ -94,8 +95,13 @@ class _Unit:
     name: str
     include: Path | None = None
 
+    @property
+    def file(self) -> str:
+        """What the compiler is told: it writes that into the object, which other modules may take from the cache."""
+        return _GENERATED if self.include is None else self.name
+
     def digest(self, identity: str) -> str:
-        parts = [identity, self.text]
+        parts = [identity, self.file, self.text]
         if self.include is not None:
             parts += [header.read_text(encoding="utf-8") for header in sorted(self.include.glob("*.h"))]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40]
@@ -120,7 +126,7 @@ class _Workshop:
         if is_cached(target):
             return target, 0
         with work_folder(self.cache) as folder:
-            source, made = folder / unit.name, folder / "unit.o"
+            source, made = folder / unit.file, folder / "unit.o"
             source.write_text(unit.text, encoding="utf-8")
             include = () if unit.include is None else (f"-I{unit.include}",)
             self._run([*self.flags, *include, "-c", str(source), "-o", str(made)], folder, unit)
