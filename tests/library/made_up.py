@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta_infer.library.decisions import Decision
+from meta_infer.library.plans import FoundPlan
 from meta_infer.library.samples import Sample
 
 GROUP = "Conv(%0: float32[1, 64, 56, 56], %1: const float32[64, 64, 3, 3]) {strides = (1, 1)} -> %2; Relu(%2) -> %3"
@@ -32,3 +33,10 @@ def decision(group: str = GROUP, **changed: Any) -> Decision:
         seconds=0.0023, rivals=7, best_rival="conv_winograd/f4 tiles=24", best_rival_seconds=0.0025, model="resnet18",
         threads=1, cpu="AMD EPYC", key="a1", made="2026-11-30T08:10:00Z")
     return Decision(**{**usual, **changed})
+
+
+def found_plan(key: str = "p1", **changed: Any) -> FoundPlan:
+    usual: dict[str, Any] = dict(
+        mode="balanced", choices='[{"nodes": ["y"]}]', told="{}", whole="w1", model="resnet18", isa="x86-64-v3",
+        cpu="AMD EPYC", threads=1, protocol=1, compiler="ziglang 0.17.1", made="2026-11-30T08:10:00Z")
+    return FoundPlan(key, **{**usual, **changed})

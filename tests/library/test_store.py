@@ -18,7 +18,7 @@ from meta_infer.library.schema import VERSION
 from meta_infer.library.store import Counts, Library, Merged
 from meta_infer.support.errors import LibraryError, UsageError
 from meta_infer.support.switches import read_switches
-from tests.library.made_up import GROUP, decision, failed, sample
+from tests.library.made_up import GROUP, decision, failed, found_plan, sample
 
 HERE = Path(__file__).parent
 
@@ -193,6 +193,35 @@ def test_prune(path: Path) -> None:
         assert library.prune(current=(1, "ziglang 0.17.1")) == Counts(2, 1)
         assert sorted(s.key for s in library.samples()) == ["new", "old", "theirs"]
         assert sorted(d.group for d in library.decisions()) == sorted([GROUP, "g2", "g4", "g5"])
+
+
+def test_whole_plans(path: Path, tmp_path: Path) -> None:
+    """One for each key and mode; they go with a prune they meet, and when samples come from elsewhere."""
+    def kept() -> list[str]:
+        return [f"{key} {mode}" for key in ("p1", "p2") for mode in library.plans(key)]
+
+    with Library.open(path) as library:
+        assert library.plans("p1") == {}
+        library.keep_plan(found_plan(whole="old"))
+        library.keep_plan(found_plan())
+        library.keep_plan(found_plan(mode="fast", cpu="Cortex-A76"))
+        library.keep_plan(found_plan("p2", mode="fast", compiler="gcc 12", made="2026-01-01T00:00:00Z"))
+        assert library.plans("p1") == {"balanced": found_plan(), "fast": found_plan(mode="fast", cpu="Cortex-A76")}
+        library.prune(cpu="cortex", dry_run=True)
+        library.prune(before=datetime(2025, 6, 1, tzinfo=UTC))
+        assert kept() == ["p1 balanced", "p1 fast", "p2 fast"]
+        library.prune(cpu="cortex")
+        library.prune(current=(1, "ziglang 0.17.1"))
+        assert kept() == ["p1 balanced"]
+        library.merge([], [decision()])
+        assert kept() == ["p1 balanced"]
+        library.merge([sample()], [])
+        assert kept() == []
+        library.keep_plan(found_plan())
+        library.prune()
+        assert kept() == []
+        with pytest.raises(ValueError, match="mode"):
+            library.keep_plan(found_plan(mode=""))
 
 
 def test_pruning_gives_room_back(path: Path) -> None:

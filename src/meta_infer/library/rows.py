@@ -1,4 +1,4 @@
-"""Samples and decisions as rows of the file's tables."""
+"""Samples, decisions and plans as rows of the file's tables."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Generic, TypeVar
 
 from meta_infer.library.decisions import DECISION_FIELDS, Decision
 from meta_infer.library.fields import Kind
+from meta_infer.library.plans import PLAN_FIELDS, FoundPlan
 from meta_infer.library.samples import SAMPLE_FIELDS, Sample
 from meta_infer.support.errors import LibraryError
 
-Row = TypeVar("Row", Sample, Decision)
+Row = TypeVar("Row", Sample, Decision, FoundPlan)
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,4 @@ def quoted(name: str) -> str:
 
 SAMPLES = Table("samples", Sample, SAMPLE_FIELDS, ("key",), ("group", "threads", "cpu", "isa", "seconds"))
 DECISIONS = Table("decisions", Decision, DECISION_FIELDS, ("group", "capabilities", "threads"), ())
+PLANS = Table("plans", FoundPlan, PLAN_FIELDS, ("key", "mode"), ())

@@ -35,6 +35,15 @@ CREATE TABLE decisions (
 )
 """
 
+_PLANS = """
+CREATE TABLE plans (
+    key TEXT NOT NULL, mode TEXT NOT NULL, choices TEXT NOT NULL, told TEXT NOT NULL, whole TEXT NOT NULL,
+    model TEXT NOT NULL, isa TEXT NOT NULL, cpu TEXT NOT NULL, threads INTEGER NOT NULL, protocol INTEGER NOT NULL,
+    compiler TEXT NOT NULL, made TEXT NOT NULL,
+    PRIMARY KEY (key, mode)
+)
+"""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (_SAMPLES,),
     (_DECISIONS, "CREATE INDEX decisions_by_structure ON decisions (structure)",
@@ -42,6 +51,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
      'CREATE INDEX samples_by_group ON samples ("group")'),
     ("ALTER TABLE samples ADD COLUMN sizes TEXT NOT NULL DEFAULT '{}'",),
     ("ALTER TABLE samples ADD COLUMN place TEXT NOT NULL DEFAULT ''",),
+    (_PLANS,),
 )
 VERSION = len(MIGRATIONS)
 

@@ -19,7 +19,8 @@ from meta_infer.library.decisions import Decision
 from meta_infer.library.failures import ELSEWHERE
 from meta_infer.library.fields import time_text
 from meta_infer.library.near import best_first
-from meta_infer.library.rows import DECISIONS, SAMPLES, Row, Table, quoted
+from meta_infer.library.plans import FoundPlan
+from meta_infer.library.rows import DECISIONS, PLANS, SAMPLES, Row, Table, quoted
 from meta_infer.library.samples import Sample, is_better
 from meta_infer.support.errors import LibraryError, LibraryUnwritableError
 
@@ -145,11 +146,20 @@ class Library:
         return self._rows(DECISIONS, *_equal({"structure": structure, "capabilities": capabilities, "group": group,
                                               "threads": threads, "model": model}))
 
+    def plans(self, key: str) -> dict[str, FoundPlan]:
+        """What searches found that were asked the same, by their mode."""
+        return {plan.mode: plan for plan in self._rows(PLANS, *_equal({"key": key}))}
+
+    def keep_plan(self, plan: FoundPlan) -> None:
+        """Adds it, in the place of an earlier one of its key and mode. Raises LibraryUnwritableError."""
+        rows = _dated([plan])
+        self._file.write(lambda db: PLANS.write(db, rows))
+
     def merge(self, samples: Iterable[Sample], decisions: Iterable[Decision], replace_all: bool = False) -> Merged:
         """Adds rows of another library in one transaction.
 
         Of two samples of a key the better one stays (samples.is_better), of two decisions the newer one, or the new
-        one with `replace_all`.
+        one with `replace_all`. Whole plans go where samples came: they were found without them.
         """
         new_samples, new_decisions = _dated(samples), _dated(decisions)
 
@@ -162,6 +172,8 @@ class Library:
                          or d.made >= old_decisions[d.place].made]
             SAMPLES.write(db, samples)
             DECISIONS.write(db, decisions)
+            if samples:
+                db.execute("DELETE FROM plans")
             replaced = sum(s.key in old_samples for s in samples) + sum(d.place in old_decisions for d in decisions)
             taken = len(samples) + len(decisions)
             return Merged(taken - replaced, replaced, len(new_samples) + len(new_decisions) - taken)
@@ -171,6 +183,8 @@ class Library:
     def prune(self, *, before: datetime | None = None, cpu: str = "", current: tuple[int, str] | None = None,
               dry_run: bool = False) -> Counts:
         """Removes, or with `dry_run` counts, the samples that meet all conditions, and the decisions for them.
+
+        Whole plans that meet them go as well.
 
         before    made before this moment
         cpu       whose CPU's name contains this text, in upper or lower case
@@ -197,6 +211,7 @@ class Library:
             if not dry_run:
                 db.execute(f"DELETE FROM decisions WHERE {of_gone}", of_gone_values)
                 db.execute(f"DELETE {gone}", values)
+                db.execute(f"DELETE FROM plans WHERE {' AND '.join(where) or 'TRUE'}", values)
             return counts
 
         if dry_run:
