@@ -44,7 +44,7 @@ def _dos_time() -> tuple[int, int]:
         return 0, 0x21
     if not (epoch.isascii() and epoch.isdigit()):
         raise UsageError(f"is {epoch!r}, expected seconds since 1970, a whole number",
-                         what="environment variable SOURCE_DATE_EPOCH", hint="SOURCE_DATE_EPOCH=$(date +%s), or unset it")
+                         what="environment variable SOURCE_DATE_EPOCH", hint="give what `date +%s` prints, or unset it")
     t = time.gmtime(min(max(int(epoch), _FIRST_SECOND), _LAST_SECOND))
     return t.tm_hour << 11 | t.tm_min << 5 | t.tm_sec // 2, (t.tm_year - 1980) << 9 | t.tm_mon << 5 | t.tm_mday
 
