@@ -15,14 +15,14 @@ from meta_infer.report.search_report import THIS_RUN
 from meta_infer.report.units import count_text, seconds_text
 
 LEVELS: Mapping[str, str] = {
-    "none": "every operator in a kernel of its own",
-    "elementwise": "chains of elementwise operators in one kernel",
-    "epilogue": "elementwise operators within the kernel before them",
-    "full": "both",
-    "anchors": "several convolutions, products or poolings in one kernel",
-    "moves": "parts of the model in another shape: merged, split, padded",
+    "none": "each operator in a kernel of its own",
+    "elementwise": "chains of elementwise operators",
+    "epilogue": "elementwise operators in the kernel before",
+    "full": "both of these",
+    "anchors": "several convolutions, products or poolings",
+    "moves": "operators merged, split, padded, exchanged",
 }
-"""What each level of fusion allows on top of those before it."""
+"""What each level of fusion puts into one kernel, or into another shape, on top of those before it."""
 
 REASONS: Mapping[str, str] = {
     "registers": "need more vector registers than there are",
@@ -36,6 +36,10 @@ REASONS: Mapping[str, str] = {
 }
 
 
+_LEGEND = ("takes: how much longer the rival takes; less than nothing where its layouts cost more elsewhere,\n"
+           "or where the plan by rule won as a whole")
+
+
 def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[RenderableType]:
     """What `build` prints of a search; `verbose` adds refusals, moves and the heaviest groups."""
     lines = _counts(rows, verbose)
@@ -47,7 +51,8 @@ def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[Rendera
         parts += [levels_table(rows["fusion_levels"]), ""]
     parts += [plans_table(rows["plans"]), ""]
     if verbose and rows.get("heaviest"):
-        parts += [Text("the heaviest groups, and what they were chosen over:"), heaviest_table(rows["heaviest"]), ""]
+        parts += [Text("where the time goes, and what was chosen over what (?: guessed, not timed):"),
+                  heaviest_table(rows["heaviest"]), Text(_LEGEND), ""]
     return parts
 
 
@@ -70,8 +75,8 @@ def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
         lines += [f"    {count:6}  {REASONS.get(reason, reason)} ({reason})" for reason, count
                   in sorted(rows["refused"].items(), key=lambda item: -item[1]) if count]
     before = f"{rows['guess_error_uncorrected']:.0%} off, " if "guess_error_uncorrected" in rows else ""
-    lines.append(f"guesses of what was timed were {before}{rows['guess_error']:.0%} once corrected by it (median); by "
-                 f"these times no plan is more than {rows['gap']:.1%} quicker")
+    lines.append(f"guesses of what was timed were {before}{rows['guess_error']:.0%} once corrected by it (median)")
+    lines.append(f"by these times no plan is more than {rows['gap']:.1%} quicker")
     moves = rows.get("moves", {})
     if moves:
         lines.append("rewrites that the plan took: " + ", ".join(f"{count} x {name}" for name, count in moves.items()))
@@ -83,12 +88,12 @@ def _in_place(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = []
     for i, step in enumerate(steps):
         off = step["whole_s"] / step["expected_s"] - 1 if step["expected_s"] else 0.0
-        what = "kernels timed alone add up to" if not i else "solved again with that, expected"
-        clear = step["corrected"]
-        told = f"{clear} of {step['groups']} groups differ clearly from their time alone" if clear else (
-            "no group differs clearly from its time alone")
+        what = "kernels timed alone add up to" if not i else "solved again with these corrected: expected"
         lines.append(f"{what} {seconds_text(step['expected_s'])}, the whole took {seconds_text(step['whole_s'])} "
-                     f"({off:+.1%}): {told}")
+                     f"({off:+.1%})")
+        clear = step["corrected"]
+        lines.append(f"  in it, kernels took {step['level']:.2f} times as long as alone; {clear or 'none'} of "
+                     f"{step['groups']} {'differs' if clear == 1 else 'differ'} clearly from that")
     return lines
 
 
@@ -120,25 +125,35 @@ def plans_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def heaviest_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Groups that take most, with the nearest rival of each and by how much longer that takes."""
-    table = plain_table("group", "n", "time of one", "share", "chosen", "nearest rival", "takes",
-                        right=("n", "time of one", "share", "takes"))
+    table = plain_table("n", "time", "ops", "node", "chosen", "nearest rival", "takes", right=("n", "time", "takes"))
     for row in rows:
         rival = row["rival_s"]
         takes = "-" if rival is None or not row["seconds"] else f"{rival / row['seconds'] - 1:+.0%}"
-        time = ("" if row["timed"] else "about ") + seconds_text(row["seconds"])
-        table.add_row(Text(f"{row['ops']} {short_name(row['node'])}"), str(row["count"]), time, f"{row['share']:.0%}",
-                      Text(row["chosen"].partition(" ")[0]), Text(_rival(row["chosen"], row["rival"])), takes)
+        time = seconds_text(row["count"] * row["seconds"]) + ("" if row["timed"] else " ?")
+        table.add_row(str(row["count"]), time, Text(_beginning(row["ops"])), Text(short_name(row["node"], 16)),
+                      Text(_kernel(row["chosen"])), Text(_rival(row["chosen"], row["rival"])), takes)
     return table
+
+
+def _kernel(way: str) -> str:
+    """'conv_winograd/f4' of 'conv_winograd/winograd_f4 groups=2'; 'conv_direct' of 'conv_direct/conv_direct'."""
+    kernel, _, variant = way.partition(" ")[0].partition("/")
+    word = kernel.rpartition("_")[2]
+    return kernel if variant == kernel else f"{kernel}/{variant.removeprefix(f'{word}_')}"
 
 
 def _rival(chosen: str, rival: str) -> str:
     """'conv_direct/tiled', or of the same variant the knobs that differ: 'rows=4'."""
-    mine, theirs = chosen.split(" "), rival.split(" ")
     if not rival:
         return "none timed"
+    mine, theirs = chosen.split(" "), rival.split(" ")
     if mine[0] != theirs[0]:
-        return theirs[0]
+        return _kernel(rival)
     return " ".join(word for word in theirs[1:] if word not in mine) or "other layouts"
+
+
+def _beginning(text: str, most: int = 16) -> str:
+    return text if len(text) <= most else f"{text[:most - 3]}..."
 
 
 def rewrites_parts(rows: Sequence[Mapping[str, Any]]) -> list[RenderableType]:

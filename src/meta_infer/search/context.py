@@ -42,27 +42,23 @@ class Context:
     """What is known of ways in place. Without any, prices stay as they are.
 
     seconds  of a (site, way) in place, at the level of times alone; only where they clearly differ
-    usual    (site, way) pairs whose time in place was as alone
-    kernels  by kernel, the ratios over the level that its ways had, each with its seconds
+    ratios   time in place over time alone, beside the level, of every (site, way) that was seen, with its seconds in
+             the network; 1 where that is not clearly so
     """
 
     seconds: dict[tuple[str, Way], float] = field(default_factory=dict)
-    usual: set[tuple[str, Way]] = field(default_factory=set)
-    kernels: dict[str, dict[tuple[str, Way], tuple[float, float]]] = field(default_factory=dict)
-    sites: dict[str, float] = field(default_factory=dict)
+    ratios: dict[tuple[str, Way], tuple[float, float]] = field(default_factory=dict)
 
     def price(self, text: str, way: Way, seconds: float) -> float:
         """Seconds that a way of the site `text` is expected to take in place, where it takes `seconds` alone.
 
-        What was not seen in place takes as much more as others of its kernel did elsewhere in the network; where that
-        kernel was not seen either, as much more as the way that was seen at this site.
+        What was not seen in place takes as much more as its kernel did elsewhere in the network, times what at this
+        site is not explained by the kernel that was seen there.
         """
         key = text, way
         if key in self.seconds:
             return self.seconds[key]
-        if key in self.usual:
-            return seconds
-        return seconds * self._expected(text, way.kernel)
+        return seconds if key in self.ratios else seconds * self._kernel(way.kernel, text) * self._site(text)
 
     def learn(self, placed: Iterable[Placed]) -> int:
         """Takes in one run of a network; how many ways differ clearly from their time alone."""
@@ -72,24 +68,33 @@ class Context:
         for one in seen:
             key, ratio = (one.text, one.way), one.ratio / level
             is_clear = abs(ratio - 1) > max(CLEARLY, _SPREADS * one.spread)
-            clear += is_clear and one.is_timed
-            self.usual.discard(key)
             self.seconds.pop(key, None)
             if is_clear or not one.is_timed:
                 self.seconds[key] = one.place / level
-            else:
-                self.usual.add(key)
             if one.is_timed:
-                self.sites[one.text] = ratio if is_clear else 1.0
-                self.kernels.setdefault(one.way.kernel, {})[key] = ratio, one.count * one.place
+                clear += is_clear
+                self.ratios[key] = ratio if is_clear else 1.0, one.count * one.place
         return clear
 
-    def _expected(self, text: str, kernel: str) -> float:
-        elsewhere = [pair for (site, _), pair in self.kernels.get(kernel, {}).items() if site != text]
-        if elsewhere:
-            ratio = weighted_median(elsewhere)
-            return ratio if abs(ratio - 1) > CLEARLY else 1.0
-        return self.sites.get(text, 1.0)
+    def was_seen(self, text: str, way: Way) -> bool:
+        """Whether the way was seen in place, or none at its site was."""
+        return (text, way) in self.ratios or (text, way) in self.seconds or all(site != text for site, _ in self._keys)
+
+    @property
+    def _keys(self) -> set[tuple[str, Way]]:
+        return self.ratios.keys() | self.seconds.keys()
+
+    def _kernel(self, kernel: str, text: str) -> float:
+        """The ratio that half of a kernel's time at other sites lies below; 1 where that is not clearly off."""
+        elsewhere = [pair for (site, way), pair in self.ratios.items() if way.kernel == kernel and site != text]
+        ratio = weighted_median(elsewhere) if elsewhere else 1.0
+        return ratio if abs(ratio - 1) > CLEARLY else 1.0
+
+    def _site(self, text: str) -> float:
+        """What is left of the ratios at a site when those of the kernels there are taken out."""
+        left = [(ratio / self._kernel(way.kernel, text), weight) for (site, way), (ratio, weight) in
+                self.ratios.items() if site == text]
+        return weighted_median(left) if left else 1.0
 
 
 def level_of(placed: Iterable[Placed]) -> float:

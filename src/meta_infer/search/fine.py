@@ -65,8 +65,9 @@ class Market:
         return self.context.price(text, way, self.guesses.corrected(way, known))
 
     def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True,
-              work: float = WORK) -> Solved:
-        """The best plan for the objective at the prices of now, of the ways that are `allowed` and did not fail.
+              work: float = WORK, objective: str = "") -> Solved:
+        """The best plan at the prices of now, of the ways that are `allowed` and did not fail, for the build's
+        objective or the one given.
 
         `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan, NothingFits where
         none keeps within the limits.
@@ -84,7 +85,7 @@ class Market:
         def one(goal: Goal, limits: Limits) -> Solved:
             return solve(self.space, prices, self.conversion, limits, work, goal, self._conversion_joules)
 
-        return solve_for(self.aims.objective, one, self.limits, self.aims.weighs_energy)
+        return solve_for(objective or self.aims.objective, one, self.limits, self.aims.weighs_energy)
 
     def _joules(self, offer: Offer, variant: Variant, way: Way, seconds: float) -> float:
         energy = self.aims.energy

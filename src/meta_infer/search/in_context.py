@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from meta_infer.search.contenders import choices_of
 from meta_infer.search.context import Placed, level_of
@@ -16,6 +16,7 @@ from meta_infer.search.story import InContext
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.ways import way_of
 from meta_infer.search.whole import Inputs, build_plan
+from meta_infer.support.errors import UnsupportedError
 
 REPEATS = 2
 
@@ -25,7 +26,8 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
     """The plan given and those that came after corrections, the last one last, and what was found of each in place.
 
     At most REPEATS times another plan is looked for, which ends early where that is the same, fails in place, or needs
-    times when the time `until` (time.monotonic) is over.
+    times when the time `until` (time.monotonic) is over. When several have run, the last plan is the best of parts that
+    were seen in place.
     """
     plans, steps, expected = [solved], [], solved.seconds
     while True:
@@ -47,12 +49,27 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
             again = fine(market, timer, rivals=1, slack=slack, until=until)
         except TimeOver:
             break
-        others = [one for one in plans if choices_of(one.plan) != choices_of(again.plan)]
-        known, plans, solved = len(others) < len(plans), [*others, again], again
+        known, plans, solved = any(map(_same_as(again), plans)), _with(plans, again), again
         if known:
             break
         expected = again.seconds * found.whole / corrected
+    if len(steps) > 1:
+        try:
+            plans = _with(plans, market.solve(lambda offer, way, known: market.context.was_seen(offer.text, way)))
+        except UnsupportedError:
+            pass
     return plans, steps
+
+
+def _same_as(solved: Solved) -> Callable[[Solved], bool]:
+    choices = choices_of(solved.plan)
+    return lambda one: choices_of(one.plan) == choices
+
+
+def _with(plans: Sequence[Solved], last: Solved) -> list[Solved]:
+    """The plans with `last` at the end, which is not there twice."""
+    is_last = _same_as(last)
+    return [*(one for one in plans if not is_last(one)), last]
 
 
 def _placed(market: Market, solved: Solved, found: InPlace) -> Iterator[Placed]:

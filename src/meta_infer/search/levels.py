@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from meta_infer.search.fine import Market, is_view
+from meta_infer.search.sites import Known
 from meta_infer.search.solve import Solved
-from meta_infer.search.space import ANCHORS, LEVELS
+from meta_infer.search.space import ANCHORS, LEVELS, Offer
 from meta_infer.search.story import Level
-from meta_infer.search.ways import way_of
+from meta_infer.search.ways import Way, way_of
 from meta_infer.support.errors import UnsupportedError
 
 MOVES = "moves"
@@ -22,11 +23,12 @@ _WORK = 5.0
 
 
 def fusion_levels(market: Market, solved: Solved) -> tuple[Level, ...]:
-    """The best plan of every level, from no fusion to all that the space has, which is `solved`; none where solving
-    would take long.
+    """The best plan of every level, from no fusion to all that the space has; none where solving would take long.
+    `solved` is the plan that the search came to.
 
-    A level has all groups of the levels below it, so it is never slower: where the solver's time ended before it had
-    found as much, the plan of the level below stands for it too.
+    They are solved for time alone, whatever the build aims at. A level has all groups of the levels below it, so it is
+    never slower: where the solver's time ended before it had found as much, the plan of the level below stands for it
+    too.
     """
     if solved.choices > MOST_CHOICES:
         return ()
@@ -35,8 +37,10 @@ def fusion_levels(market: Market, solved: Solved) -> tuple[Level, ...]:
     found: list[Level] = []
     best: Solved | None = None
     for name in NAMES:
-        here = solved if name == NAMES[-1] else best
-        if name in offered and name != NAMES[-1]:
+        here = best
+        if name == NAMES[-1] and market.aims.objective == "latency":
+            here = solved
+        elif name in offered:
             here = _up_to(market, ranks, name)
         if here is not None and (best is None or here.seconds < best.seconds):
             best = here
@@ -50,9 +54,11 @@ def fusion_levels(market: Market, solved: Solved) -> tuple[Level, ...]:
 def _up_to(market: Market, ranks: Mapping[str, int], name: str) -> Solved | None:
     """The best plan whose groups are of a level up to `name`; None where these cover none, or none within the
     limits."""
+    def allowed(offer: Offer, way: Way, known: Known) -> bool:
+        return ranks[MOVES if offer.move is not None else offer.level] <= ranks[name]
+
     try:
-        return market.solve(lambda offer, way, known: offer.move is None and ranks[offer.level] <= ranks[name],
-                            work=_WORK)
+        return market.solve(allowed, work=_WORK, objective="latency")
     except UnsupportedError:
         return None
 

@@ -31,6 +31,9 @@ from meta_infer.search.whole import Inputs, compare_plans
 
 _ROUNDS, _SECONDS = 21, 6.0
 
+_CORRECTIONS = 0.1
+"""Share of the time for measuring that corrections in context may take beyond it."""
+
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
            inputs: Inputs, limits: Limits = NO_LIMITS, keeps: Keeps = anything,
@@ -66,7 +69,8 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         guesses.learn(sites.values())
         solved = market.solve()
     on_stage("in place")
-    plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=until)
+    more = time.monotonic() + _CORRECTIONS * budget.seconds
+    plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=max(until, more))
     solved, story.context = plans[-1], tuple(steps)
     tell_prices(story, market, solved)
 
