@@ -17,24 +17,25 @@ import signal
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 from urllib.parse import urlsplit
 
 from meta_infer.hardware.board_facts import read_board
 from meta_infer.hardware.load import parse_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.ssh_problems import lost, refusal
-from meta_infer.support.errors import DeviceError, UsageError
+from meta_infer.support.errors import DeviceError, DeviceLostError, UsageError
 from meta_infer.support.streams import timed_lines
 from meta_infer.support.switches import read_switches
 
+T = TypeVar("T")
 LOCAL = "local"
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
             "-o", "ServerAliveCountMax=3", "-o", "LogLevel=ERROR", "-o", "ControlPersist=no")
@@ -267,6 +268,14 @@ class Board:
         script = f"cd {shlex.quote(folder)} && {shlex.join(command)}; exit $?"
         errors = tempfile.TemporaryFile()
         return Running(self, self._start(script, errors), errors)
+
+    def again(self, work: Callable[[], T]) -> T:
+        """What `work` gives, which is done once more where the connection breaks. Raises DeviceError."""
+        try:
+            return work()
+        except DeviceLostError:
+            self.connect()
+            return work()
 
     @property
     def _what(self) -> str:

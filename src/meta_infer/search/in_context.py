@@ -32,7 +32,7 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
     plans, steps, expected = [solved], [], solved.seconds
     while True:
         try:
-            found = time_placed(build_plan(solved.plan, timer.backend, timer.profile, timer.threads), timer, inputs)
+            found = time_placed(build_plan(solved.plan, timer.backend, timer.profile, timer.threads, timer.cpu), timer, inputs)
         except TimeOver:
             break
         if found is None:

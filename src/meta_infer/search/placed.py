@@ -26,6 +26,7 @@ from meta_infer.search.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.ways import Way, way_of
 from meta_infer.search.whole import Built, Inputs
+from meta_infer.search.whole_board import placed_on_board
 
 _PATIENCE = 60.0
 _ROUNDS, _SECONDS = 7, 2.0
@@ -33,7 +34,7 @@ _STRUCTURE = "plan in place"
 _WHOLE, _REST = "whole", "rest"
 
 Part = str | tuple[str, Way]
-Round = tuple[float, Sequence[float]]
+Round = tuple[float, list[float]]
 """Seconds of the whole, and of every command."""
 
 
@@ -60,7 +61,7 @@ def time_placed(built: Built, timer: Timer, inputs: Inputs) -> InPlace | None:
     if not all(keys[k, _WHOLE] in known for k in range(len(inputs))):
         if timer.is_replay:
             raise TimeOver("groups in place")
-        points = _run(built, inputs, timer.threads)
+        points = _run(built, inputs, timer)
         if points is None:
             return None
         made = [replace(sample, key=keys[k, part]) for k, rounds in enumerate(points)
@@ -86,12 +87,19 @@ def _key(built: Built, point: int, part: Part) -> str:
     return hashlib.sha256("\0".join([built.key, _STRUCTURE, str(point), name]).encode()).hexdigest()[:32]
 
 
-def _run(built: Built, inputs: Inputs, threads: int) -> list[list[Round]] | None:
-    commands = enumerate(walk_commands(built.target.program.commands))
-    request = {"inputs": [list(point) for point in inputs], "threads": threads, "rounds": _ROUNDS, "seconds": _SECONDS,
-               "holders": [i for i, command in commands if isinstance(command, If | Loop)]}
+def _run(built: Built, inputs: Inputs, timer: Timer) -> list[list[Round]] | None:
+    commands = list(walk_commands(built.target.program.commands))
+    holders = [i for i, command in enumerate(commands) if isinstance(command, If | Loop)]
+    request = {"inputs": [list(point) for point in inputs], "threads": timer.threads, "rounds": _ROUNDS,
+               "seconds": _SECONDS, "holders": holders}
     with tempfile.TemporaryDirectory(prefix="meta-infer-place-") as name:
         folder = Path(name)
+        if timer.board is not None:
+            write_package(folder / "plan.bin", [built.target])
+            board = timer.board
+            return board.again(lambda: placed_on_board(
+                board, folder / "plan.bin", inputs, holders, len(commands), threads=timer.threads, rounds=_ROUNDS,
+                seconds=_SECONDS))
         for k, point in enumerate(inputs):
             np.savez(folder / f"inputs_{k}.npz",
                      **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]

@@ -62,7 +62,7 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
         if library is not None:
             stack.enter_context(library)
         timer = Timer(backend, profile, points, request.threads or 1, library=library, is_replay=is_replay,
-                      warn=trace.warn)
+                      warn=trace.warn, board=board)
         left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals))
         timer.on_time = _progress(timer, left, trace)
         space = make_space(graph, profile, variants, disabled)

@@ -17,6 +17,7 @@ from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import Features, group_flops
 from meta_infer.cost.model import CostModel, precision_of
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import Layout, Variant, layouts_of
@@ -96,7 +97,8 @@ class _Job:
 
 @dataclass
 class Timer:
-    """Times ways on this machine with `threads` threads, at every one of `points`, whose seconds are added up.
+    """Times ways on this machine, or on a `board`, with `threads` threads, at every one of `points`, whose seconds are
+    added up.
 
     `on_time(count)` is called after every batch with the number of ways that are known since. `timed` counts what was
     measured, `recalled` what the library knew. In a `replay` nothing is measured: TimeOver tells that something would
@@ -111,14 +113,18 @@ class Timer:
     seconds: float = 1.0
     library: Library | None = None
     is_replay: bool = False
+    board: Board | None = None
     on_time: Callable[[int], None] = lambda count: None
     warn: Callable[[str], None] = lambda text: None
     timed: int = 0
     recalled: int = 0
     _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
-    cpu: str = field(default_factory=measured_cpu)
+    cpu: str = ""
     _compiler: str = field(default_factory=lambda: find_compiler().version)
+
+    def __post_init__(self) -> None:
+        self.cpu = self.cpu or measured_cpu(self.board)
 
     def time(self, wanted: Sequence[tuple[Site, Sequence[Variant]]], rounds: int | None = None) -> None:
         """Times variants of several sites: compiled together, each site's against each other and its quickest way.
@@ -239,7 +245,7 @@ class Timer:
             on_group([[next(found) for _ in points] for points in next(sizes)])
 
         measure_groups([[one for points in group for one in points] for group in groups], tell, rounds=rounds,
-                       seconds=self.seconds, threads=self.threads)
+                       seconds=self.seconds, threads=self.threads, board=self.board)
 
     def _compile(self, jobs: Sequence[_Job]) -> Iterator[Candidate]:
         flat = [one for job in jobs for one in job.points]

@@ -19,6 +19,7 @@ import numpy as np
 
 from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.child import run_child
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan
 from meta_infer.ir.program import PREPARED, MemoryPlan, Program
@@ -31,6 +32,7 @@ from meta_infer.search.measure import measured_cpu
 from meta_infer.search.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.measurements import OK
 from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.whole_board import turns_on_board
 
 _PATIENCE = 60.0
 _STRUCTURE = "whole plan"
@@ -59,27 +61,34 @@ def memory_bytes(program: Program, memory: MemoryPlan) -> int:
     return weights + memory.sizes.get("ram", 0) + memory.sizes.get(PREPARED, 0)
 
 
-def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int) -> Built:
-    """Lowers and compiles. Raises ToolchainError."""
+def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int, cpu: str = "") -> Built:
+    """Lowers and compiles, to be timed on `cpu`, by default this machine's. Raises ToolchainError."""
     program = lower_graph(plan, profile, backend.lower, plan.graph.inputs, plan.graph.outputs)
     memory = plan_memory(program)
     sources = backend.emit(program, profile)
     artifact = backend.compile(sources, profile)
-    parts = [*sources, print_program(program, memory), artifact.compiler, str(threads), measured_cpu(), str(VERSION)]
+    parts = [*sources, print_program(program, memory), artifact.compiler, str(threads), cpu or measured_cpu(),
+             str(VERSION)]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     return Built(plan, CompiledTarget(program, memory, artifact), key)
 
 
-def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: int,
-               seconds: float) -> list[tuple[float, ...]]:
+def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: int, seconds: float,
+               board: Board | None = None) -> list[tuple[float, ...]]:
     """Seconds of a run of each in every round, all points added up; nothing of one that failed.
 
-    They run in turns, about `seconds` in all.
+    They run in turns, about `seconds` in all, in a child process or on a board.
     """
     if not built:
         return []
     with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
         folder = Path(name)
+        if board is not None:
+            for i, one in enumerate(built):
+                write_package(folder / f"{i}.bin", [one.target])
+            files = [folder / f"{i}.bin" for i in range(len(built))]
+            return board.again(lambda: turns_on_board(board, files, inputs, threads=threads, rounds=rounds,
+                                                      seconds=seconds))
         for k, point in enumerate(inputs):
             np.savez(folder / f"inputs_{k}.npz",
                      **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]
@@ -100,7 +109,7 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: 
 
 def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float) -> list[float]:
     """Seconds of a run of each plan, see `compare_built`."""
-    built = [build_plan(plan, timer.backend, timer.profile, timer.threads) for plan in plans]
+    built = [build_plan(plan, timer.backend, timer.profile, timer.threads, timer.cpu) for plan in plans]
     return compare_built(built, timer, inputs, rounds=rounds, seconds=seconds)
 
 
@@ -118,7 +127,7 @@ def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, round
         return [*(known[one.key].seconds for one in asked), *([] if base is None else [base])]
     if timer.is_replay:
         raise TimeOver("whole plans")
-    found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds)
+    found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds, board=timer.board)
     samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
     timer.remember(samples)
     return [*(sample.seconds for sample in samples), *([] if base is None else [base])]
@@ -136,6 +145,6 @@ def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
     seconds, spread = median_and_spread(turns) if turns else (math.inf, 0.0)
     graph = built.plan.graph
     return Sample("plan", "whole", key=built.key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
-                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=measured_cpu(), threads=timer.threads,
+                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=timer.cpu, threads=timer.threads,
                   seconds=seconds, spread=spread, rounds=len(turns), status=OK if turns else "failed",
                   protocol=VERSION, compiler=built.target.artifact.compiler)
