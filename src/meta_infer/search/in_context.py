@@ -32,7 +32,8 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
     plans, steps, expected = [solved], [], solved.seconds
     while True:
         try:
-            found = time_placed(build_plan(solved.plan, timer.backend, timer.profile, timer.threads, timer.cpu), timer, inputs)
+            built = build_plan(solved.plan, timer.backend, timer.profile, timer.threads, timer.cpu)
+            found = time_placed(built, timer, inputs)
         except TimeOver:
             break
         if found is None:
