@@ -16,7 +16,6 @@ from meta_infer.api import build
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.custom import load_custom
 from meta_infer.hardware.load import load_profile
-from meta_infer.library.store import Library
 from meta_infer.package.format import LOCK
 from meta_infer.runtime.reader import Package
 from meta_infer.support.errors import InputError, ToolchainError, UsageError, VerificationError
@@ -266,28 +265,3 @@ KERNELS = (c_kernel('scaled', op='Conv', layouts={'in0': 8, 'out0': 8}, pack={'i
     assert [row["in"][0] for row in result.report["groups"]] == ["b8@1"]
     with pytest.raises(UsageError, match="scale.algo=scaled"):                             # no multiple of the block
         build(model(12), custom=(file,), stop_after="plan", pin=("scale.algo=scaled",))
-
-
-def test_a_search_times_it_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is timed and remembered; one that crashes costs its sample; edited text is timed again."""
-    monkeypatch.setenv("META_INFER_LIBRARY", str(tmp_path / "library.sqlite"))
-    text = ("KERNELS = (c_kernel('mine', op='MatMul', source=GOOD, items=rows, fits=fits, grain=5, epilogue=True,\n"
-            "                    cost=1.0),\n"
-            "           c_kernel('crashing', op='MatMul', source='*(volatile int*)0 = 1;', fits=fits, cost=0.5))\n")
-    model = saved_model(tmp_path)
-
-    def samples() -> list[tuple[str, str]]:
-        with Library.open(tmp_path / "library.sqlite") as library:
-            return sorted((one.kernel, one.status) for one in library.samples() if one.kernel in ("mine", "crashing"))
-
-    def searched(text: str) -> None:
-        build(model, custom=(write(tmp_path, text),), output=tmp_path / "a.bin", search_mode="fast", search_seconds=4,
-              verify=False)
-
-    searched(text)
-    found = samples()
-    assert ("crashing", "killed by SIGSEGV") in found and ("mine", "ok") in found
-    searched(text)
-    assert samples() == found
-    searched(text.replace("source=GOOD", "source=GOOD + '/* edited */'"))
-    assert len(samples()) > len(found)
