@@ -1,0 +1,149 @@
+"""Prices corrected by times in place: what is clearly off counts, noise and a slower machine do not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from meta_infer.search import in_context as module
+from meta_infer.search.context import Context, Placed, level_of, weighted_median
+from meta_infer.search.contenders import choices_of
+from meta_infer.search.fine import Market
+from meta_infer.search.in_context import in_context
+from meta_infer.search.placed import InPlace
+from meta_infer.search.solve import Solved
+from meta_infer.search.ways import Way, way_of
+from tests.search.made_up_market import made_up_market
+
+
+def way(kernel: str, rows: int = 1) -> Way:
+    return Way(kernel, "v", ("plain",), ("plain",), (("rows", rows),))
+
+
+def placed(text: str, kernel: str, place: float, alone: float, **more: object) -> Placed:
+    return Placed(text, way(kernel), 1, place, alone, **more)            # type: ignore[arg-type]
+
+
+def test_without_a_run_prices_stay() -> None:
+    assert Context().price("conv", way("direct"), 3e-6) == 3e-6
+
+
+def test_a_machine_that_is_slower_as_a_whole_corrects_nothing() -> None:
+    context = Context()
+    runs = [placed(f"g{i}", "direct", 1.5 * (i + 1), i + 1.0) for i in range(5)]
+    assert level_of(runs) == pytest.approx(1.5) and context.learn(runs) == 0
+    assert context.price("g3", way("direct"), 4.0) == 4.0
+    assert context.price("unseen", way("direct"), 4.0) == 4.0
+
+
+def test_noise_corrects_nothing() -> None:
+    context = Context()
+    assert context.learn([placed("a", "direct", 1.0, 1.0), placed("b", "direct", 1.3, 1.0, spread=0.2),
+                          placed("c", "direct", 1.0, 1.0)]) == 0
+    assert context.price("b", way("direct"), 1.0) == 1.0
+
+
+def test_a_kernel_that_is_slower_everywhere_in_place_is_to_blame_not_its_sites() -> None:
+    context = Context()
+    slow = [placed(f"s{i}", "scratch", 2.0, 1.0) for i in range(3)]
+    usual = [placed(f"u{i}", "direct", 1.0, 1.0) for i in range(5)]
+    assert context.learn([*slow, *usual]) == 3
+    assert context.price("s0", way("scratch"), 1.0) == pytest.approx(2.0)
+    assert context.price("s0", way("scratch", rows=2), 1.0) == pytest.approx(2.0), "other knobs of the same kernel"
+    assert context.price("s0", way("direct"), 1.0) == pytest.approx(1.0), "its rival is not charged"
+    assert context.price("u0", way("scratch"), 1.0) == pytest.approx(2.0), "where it was not chosen either"
+
+
+def test_a_site_that_is_slower_by_a_kernel_that_is_not_elsewhere_is_slower_for_rivals_too() -> None:
+    context = Context()
+    context.learn([placed("cold", "direct", 2.0, 1.0), *(placed(f"u{i}", "direct", 1.0, 1.0) for i in range(5))])
+    assert context.price("cold", way("pointwise"), 1.0) == pytest.approx(2.0)
+    assert context.price("u1", way("pointwise"), 1.0) == pytest.approx(1.0)
+
+
+def test_what_was_never_timed_alone_is_taken_as_it_was_in_place() -> None:
+    context = Context()
+    runs = [placed("a", "direct", 2.0, 1.0), placed("b", "guessed", 6.0, 1.0, is_timed=False)]
+    assert context.learn(runs) == 0
+    assert context.price("b", way("guessed"), 1.0) == pytest.approx(3.0), "at the level of times alone"
+    assert context.was_seen("b", way("guessed")) and not context.was_seen("b", way("other"))
+    assert context.was_seen("elsewhere", way("other"))
+
+
+def test_a_later_run_takes_the_place_of_an_earlier_one() -> None:
+    context = Context()
+    usual = [placed(f"u{i}", "direct", 1.0, 1.0) for i in range(5)]
+    context.learn([placed("a", "pool", 3.0, 1.0), *usual])
+    context.learn([placed("a", "pool", 1.0, 1.0), *usual])
+    assert context.price("a", way("pool"), 1.0) == 1.0
+
+
+def test_medians_are_by_weight() -> None:
+    assert weighted_median([]) == 0.0
+    assert weighted_median([(1.0, 1.0), (5.0, 10.0), (9.0, 1.0)]) == 5.0
+
+
+class Network:
+    """Runs plans as if ways took `times` what they take alone, and the whole as long as its parts."""
+
+    def __init__(self, market: Market, times: dict[str, float]) -> None:
+        self.market, self.times, self.runs = market, times, 0
+
+    def run(self, solved: Solved) -> InPlace:
+        self.runs += 1
+        groups = {}
+        whole = solved.conversions
+        for offer, priced in solved.taken.values():
+            taken = way_of(offer.group, priced.variant)
+            known = self.market.sites[offer.text].ways[taken]
+            seconds = (known.measured or known.guess) * self.times.get(taken.kernel, 1.0)
+            groups[offer.text, taken] = seconds, 0.001 * seconds
+            whole += seconds
+        return InPlace(whole, solved.conversions, groups)
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """A network in which one of the two kernels that the best plan is made of takes three times as long as alone."""
+    market = made_up_market(0)
+    solved = market.solve()
+    assert {priced.variant.kernel for _, priced in solved.taken.values()} == {"conv_winograd", "conv_direct"}
+    made = Network(market, {"conv_direct": 3.0})
+    monkeypatch.setattr(module, "build_plan", lambda plan, *rest: plan)
+    monkeypatch.setattr(module, "time_placed", lambda plan, *rest: made.run(
+        next(one for one in made.plans if one.plan is plan)))
+    monkeypatch.setattr(module, "fine", lambda *rest, **more: made.solve())
+    made.plans = [solved]                                                # type: ignore[attr-defined]
+
+    def solve() -> Solved:
+        made.plans.append(market.solve())                                # type: ignore[attr-defined]
+        return made.plans[-1]                                            # type: ignore[attr-defined]
+
+    made.solve = solve                                                   # type: ignore[attr-defined]
+    return made
+
+
+class NoTimer:
+    backend = profile = None
+    threads, cpu = 1, ""
+
+
+def test_the_program_is_solved_again_with_what_the_network_says(network: Network) -> None:
+    market, (solved,) = network.market, network.plans                    # type: ignore[attr-defined]
+    plans, steps = in_context(market, NoTimer(), [], solved, slack=1.5, until=math.inf)      # type: ignore[arg-type]
+    assert 2 <= len(steps) <= 3 and network.runs == len(steps) and steps[0].clear == 1
+    assert plans[0] is solved and choices_of(plans[-1].plan) != choices_of(solved.plan)
+    assert network.run(plans[-1]).whole < network.run(solved).whole, "quicker as a whole"
+    off = [abs(one.whole / one.expected - 1) for one in steps]
+    assert off[-1] < off[0], "the sum of parts comes nearer to the whole"
+    assert len({repr(choices_of(one.plan)) for one in plans}) == len(plans)
+
+
+def test_where_nothing_is_off_nothing_changes(network: Network) -> None:
+    network.times = {}
+    market, (solved,) = network.market, network.plans                    # type: ignore[attr-defined]
+    plans, steps = in_context(market, NoTimer(), [], solved, slack=1.5, until=math.inf)      # type: ignore[arg-type]
+    assert plans == [solved] and len(steps) == 1
+    assert steps[0].clear == 0 and steps[0].level == pytest.approx(1.0)
+    assert steps[0].expected == pytest.approx(steps[0].whole) == pytest.approx(steps[0].in_place)
