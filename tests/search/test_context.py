@@ -7,8 +7,8 @@ import math
 import pytest
 
 from meta_infer.search import in_context as module
-from meta_infer.search.context import Context, Placed, level_of, weighted_median
 from meta_infer.search.contenders import choices_of
+from meta_infer.search.context import Context, Placed, level_of, weighted_median
 from meta_infer.search.fine import Market
 from meta_infer.search.in_context import in_context
 from meta_infer.search.placed import InPlace
