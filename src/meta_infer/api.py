@@ -43,13 +43,19 @@ from meta_infer.report.build_report import (
     note_requests,
     target_of,
 )
+from meta_infer.report.limits import build_aims
 from meta_infer.report.search_report import search_rows
+from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
+from meta_infer.search.guessed import guessed_plan
 from meta_infer.search.locked import locked_plan, other_sources
 from meta_infer.search.pins import Pinned, parse_pins
 from meta_infer.search.read_lock import read_choices
 from meta_infer.search.search_plan import SearchRequest, search_plan
+from meta_infer.search.space import make_space
+from meta_infer.search.tune_points import tune_points
+from meta_infer.search.within import require_within
 from meta_infer.support.collector import rare_collections
 from meta_infer.support.errors import ToolchainError, UnsupportedError, VerificationError
 from meta_infer.support.trace import Trace
@@ -123,7 +129,7 @@ def _journey(config: BuildConfig, trace: Trace, board: Board | None) -> BuildRes
     if config.stop_after == "legalize":
         return _stopped(print_graph(graph), trace)
 
-    made = [compile_target(config, graph, imported, host, trace, board) for host in hosts]
+    made = [compile_target(config, graph, imported, host, trace, board, build_aims(config, chip)) for host in hosts]
     targets = [target for target in made if isinstance(target, BuiltTarget)]
     if not targets:
         return _stopped("\n\n".join(text for text in made if isinstance(text, str)), trace)
@@ -171,7 +177,8 @@ def _journey(config: BuildConfig, trace: Trace, board: Board | None) -> BuildRes
     return BuildResult(config.package_path, report, trace, comparisons)
 
 
-def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, board: Board | None = None) -> Plan:
+def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, board: Board | None = None,
+                aims: Aims = NO_AIMS) -> Plan:
     """Groups and their variants for one instruction set: those of a lock, by rule, or searched for where code for it
     runs: here, or on the board."""
     disabled = frozenset(config.disable)
@@ -184,20 +191,21 @@ def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, 
             trace.warn(f"{what}: the file that holds kernel {name} has changed since")
         return locked_plan(graph, choices, what, host, variants, disabled)
     try:
-        return _planned(config, graph, host, variants, pins, trace, board)
+        return _planned(config, graph, host, variants, pins, trace, board, aims)
     except UnsupportedError as error:
         raise pins.broken() or error from error
 
 
 def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variants, pins: Pinned, trace: Trace,
-             board: Board | None) -> Plan:
+             board: Board | None, aims: Aims) -> Plan:
     disabled = frozenset(config.disable)
     plan = default_plan(graph, host, lambda g: propose_covers(g, disabled, graph), variants,
                         lambda g, groups: propose_alternatives(g, groups, disabled, graph))
     if config.search_mode == "none" or not host.runs_on(board.profile if board else load_profile(NATIVE)):
-        return plan
-    request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads,
-                            config.memory_limit_mib, config.seed)
+        return guessed_plan(plan, lambda: make_space(graph, host, variants, disabled), host, backend_for(host), aims,
+                            tune_points(graph), pins.keeps)
+    request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads, config.seed,
+                            aims)
     found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, pins.keeps,
                         board)
     trace.searches.append(search_rows(found.story) | target_of(config, host))
@@ -205,11 +213,11 @@ def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variant
 
 
 def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Profile, trace: Trace,
-                   board: Board | None = None) -> BuiltTarget | str:
+                   board: Board | None = None, aims: Aims = NO_AIMS) -> BuiltTarget | str:
     """Plan to machine code for one instruction set; the IR as text where `stop_after` names one of these steps."""
     backend, known = backend_for(host), target_of(config, host)
     with trace.step("plan", **known) as figures, _users_text(config):
-        plan = plan_target(config, graph, host, trace, board)
+        plan = plan_target(config, graph, host, trace, board, aims)
         figures["groups"] = len(plan.groups)
     if config.stop_after == "plan":
         return print_plan(plan)
@@ -226,6 +234,7 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
 
     with trace.step("memory", **known) as figures:
         memory = plan_memory(program)
+        require_within(program, memory, aims)
         figures |= {"arena_bytes": memory.sizes.get("ram", 0), "lower_bound_bytes": memory.lower_bounds.get("ram", 0)}
     if config.stop_after == "memory":
         return print_program(program, memory)

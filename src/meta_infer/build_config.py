@@ -36,8 +36,10 @@ class BuildConfig(BaseModel):
     pin: tuple[str, ...] = ()                                 # 'conv1.algo=winograd': see search/pins.py
     replay: Path | None = None                                # a lock, or a package that holds one: its choices
     tune_at: tuple[str, ...] = ()                             # 'N=1,L=128': sizes at which a search times a model
-    target_latency_ms: float | None = Field(default=None, gt=0)
-    memory_limit_mib: float | None = Field(default=None, gt=0)
+    objective: Literal["latency", "energy", "memory", "balanced"] = "latency"     # see search/aims.py
+    target_latency_ms: float | None = Field(default=None, gt=0)      # default of a search: 60% of the baseline
+    memory_limit_mib: float | None = Field(default=None, gt=0)       # default: the memory of the profile
+    energy_limit_mj: float | None = Field(default=None, gt=0)        # of one run
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads
     custom: tuple[Path, ...] = ()                             # Python files with ops of the user
     disable: tuple[str, ...] = ()                             # passes by name
@@ -54,9 +56,10 @@ class BuildConfig(BaseModel):
         return self.output or self.model.with_suffix(".bin")
 
     def as_yaml(self) -> str:
-        """The effective configuration, every field written out but where the package goes: what the package keeps."""
+        """The effective configuration, every field written out but where the package goes and which board was asked:
+        what the package keeps."""
         out = StringIO()
-        YAML().dump(self.model_dump(mode="json", exclude={"output"}), out)
+        YAML().dump(self.model_dump(mode="json", exclude={"output", "device"}), out)
         return out.getvalue()
 
 

@@ -52,10 +52,19 @@ def build(
     tune_at: Annotated[list[str] | None, typer.Option(
         help="Sizes of dynamic dims at which kernels are timed: N=1,L=128. Repeatable.", metavar="DIM=SIZE,...",
         show_default="smallest batch, small and large sizes")] = None,
+    objective: Annotated[str | None, typer.Option(
+        help="What to minimise: --objective memory takes the package of least weights and tensors.",
+        metavar="latency|energy|memory|balanced", show_default="latency",
+        autocompletion=lambda: choices("objective"))] = None,
     target_latency_ms: Annotated[float | None, typer.Option(
-        help="Latency to reach, in ms; missing it is a warning.", show_default=False)] = None,
+        help="Latency for a search to reach, in ms, as in --target-latency-ms 5; once it is met memory and energy are "
+             "minimised, missing it is a warning.", show_default="60% of the un-optimised baseline")] = None,
     memory_limit: Annotated[float | None, typer.Option(
-        help="Most memory for tensors and weights, in MiB.", show_default=False)] = None,
+        help="Most memory for tensors and weights, in MiB, as in --memory-limit 64; a package above it is an error.",
+        show_default="the memory of the profile")] = None,
+    energy_limit_mj: Annotated[float | None, typer.Option(
+        help="Most energy of a run, in mJ, by the power figures of the profile, as in --energy-limit-mj 2.5.",
+        show_default=False)] = None,
     threads: Annotated[int | None, typer.Option(
         help="Threads the package uses when it is loaded without a number.", show_default="all cores")] = None,
     pin: Annotated[list[str] | None, typer.Option(
@@ -109,7 +118,8 @@ def build(
              "shape": tuple(shape or ()), "precision": precision, "search_mode": search_mode,
              "search_seconds": search_seconds, "tune_at": tuple(tune_at or ()), "pin": tuple(pin or ()),
              "replay": replay,
-             "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit, "threads": threads,
+             "target_latency_ms": target_latency_ms, "memory_limit_mib": memory_limit,
+             "energy_limit_mj": energy_limit_mj, "objective": objective, "threads": threads,
              "custom": tuple(custom or ()), "disable": tuple(disable or ()), "exclude": tuple(exclude or ()),
              "verify": False if no_verify else None, "verify_samples": verify_samples, "tolerance": tolerance,
              "seed": seed, "stop_after": stop_after}

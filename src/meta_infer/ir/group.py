@@ -108,6 +108,8 @@ class Variant:
     knobs: Mapping[str, int | str] = field(default_factory=dict)
     scratch_bytes: int = 0                # per thread, upper bound
     packed_bytes: int = 0                 # weights after packing
+    prepared_bytes: int = 0               # what is made of them when a package is loaded, and stays
+    temp_bytes: int = 0                   # in the arena while it runs, at the usual upper bounds of sizes
     risk: float = 0.0                     # bound on the relative error this variant adds beyond rounding
     flops: Dim = 0
     cost: float = 0.0                     # the kernel's guess before anything is measured: float32 operations that

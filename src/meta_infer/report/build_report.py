@@ -12,18 +12,22 @@ from typing import Any
 from meta_infer import __version__
 from meta_infer.backends.base import Metric
 from meta_infer.build_config import BuildConfig
+from meta_infer.cost.energy import plan_joules
 from meta_infer.cost.features import group_flops
 from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, PlannedGroup
 from meta_infer.ir.program import PREPARED
 from meta_infer.package.writer import CompiledTarget
+from meta_infer.report.aims import aims_rows
 from meta_infer.report.group_work import work_of
-from meta_infer.report.limits import broken_limits
+from meta_infer.report.limits import broken_limits, build_aims, unheeded
 from meta_infer.report.pooled import pooled_rows
 from meta_infer.report.search_report import of_every_run
+from meta_infer.search.aims import Aims
 from meta_infer.search.locked import locked_choices
 from meta_infer.search.ways import way_of
+from meta_infer.search.whole import memory_bytes
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 
@@ -53,11 +57,9 @@ def note_requests(config: BuildConfig, chip: Profile, hosts: Sequence[Profile], 
                        "a machine of its kind runs the package's own test")
     if config.precision in ("fp16", "int8"):
         trace.warn(f"precision {config.precision} is not generated yet: the package computes in fp32")
-    if config.target_latency_ms is not None:
-        trace.warn("the target latency is compared with the result, but no search aims at it yet")
+    for warning in unheeded(config, chip):
+        trace.warn(warning)
     if config.search_mode == "none":
-        if config.memory_limit_mib is not None:
-            trace.warn("the memory limit is compared with the result; a search keeps to it: --search-mode balanced")
         return
     for host in hosts:
         if not host.runs_on(here):
@@ -111,18 +113,37 @@ def target_figures(config: BuildConfig, chip: Profile, target: BuiltTarget) -> d
         "kernels": len(program.kernels),
         "commands": len(program.commands),
         **latency_estimate(config, chip, target.plan),
+        **energy_estimate(config, chip, target.plan),
     }
 
 
+def energy_estimate(config: BuildConfig, chip: Profile, plan: Plan) -> dict[str, Any]:
+    """{'energy': metric} for a chip that nothing runs on yet and whose profile states power."""
+    precision = estimate_precision(chip, config.precision)
+    seconds = None if chip.backend else plan_seconds(plan, chip, precision)
+    joules = None if seconds is None else plan_joules(plan, chip, precision, seconds, {})
+    return {} if joules is None else {"energy": asdict(Metric(joules, "J", "model"))}
+
+
+def target_aims(config: BuildConfig, chip: Profile, aims: Aims, target: BuiltTarget, trace: Trace) -> dict[str, Any]:
+    """What a target aimed at and came to; times of this machine say nothing of a chip without a code generator."""
+    name = target_of(config, target.host).get("target")
+    found = next((rows["outcome"] for rows in trace.searches if rows.get("target") == name and chip.backend), None)
+    return aims_rows(config, aims, memory_bytes(target.code.program, target.code.memory), found)
+
+
 def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarget], trace: Trace) -> dict[str, Any]:
-    """What the build decided, as JSON. Holds no times and no paths, so equal builds give equal reports.
+    """What the build decided, as JSON. Holds no paths, and no times but those that searches remember, so equal builds
+    give equal reports.
 
     Groups, figures and tensors are those of the first target; `other_targets` has the rest.
     """
     first = targets[0]
     figures = [target_figures(config, chip, target) for target in targets]
-    for found in figures:
-        for warning in broken_limits(config, found):
+    aims = build_aims(config, chip)
+    rows = [target_aims(config, chip, aims, target, trace) for target in targets]
+    for found, aimed in zip(figures, rows, strict=True):
+        for warning in broken_limits(config, found, aimed):
             trace.warn(warning)
     return {
         "model": first.code.program.name,
@@ -132,9 +153,11 @@ def build_report(config: BuildConfig, chip: Profile, targets: Sequence[BuiltTarg
         "precision": "fp32",
         "groups": group_rows(first.plan),
         "figures": figures[0],
+        "aims": rows[0],
         "sized_while_running": pooled_rows(first.code.program, first.code.memory),
-        "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found}
-                          for target, found in zip(targets[1:], figures[1:], strict=True)],
+        "other_targets": [{"isa": target.host.isa, "groups": group_rows(target.plan), "figures": found,
+                           "aims": aimed}
+                          for target, found, aimed in zip(targets[1:], figures[1:], rows[1:], strict=True)],
         "target_latency_ms": config.target_latency_ms,
         **({"rewrites": list(trace.rewrites)} if trace.rewrites else {}),
         **({"searches": [of_every_run(rows) for rows in trace.searches]} if trace.searches else {}),

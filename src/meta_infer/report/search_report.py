@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from meta_infer.report.aims import outcome_rows
 from meta_infer.search.story import Story
 
 THIS_RUN = "this_run"
@@ -30,6 +31,7 @@ def search_rows(story: Story) -> dict[str, Any]:
         "heaviest": [{"ops": one.ops, "node": one.node, "count": one.count, "seconds": one.seconds,
                       "share": one.share, "chosen": one.chosen, "timed": one.is_timed, "rival": one.rival,
                       "rival_s": _finite(one.rival_seconds)} for one in story.heaviest],
+        "outcome": outcome_rows(story.outcome),
         THIS_RUN: {"timed": story.timed, "from_library": story.recalled, "groups_from_elsewhere": story.taken_over},
     }
 

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from meta_infer.report.aims import aims_lines
 from meta_infer.report.comparison import LEGEND, comparison_table
 from meta_infer.report.plain_table import plain_table
 from meta_infer.report.search_text import rewrites_parts, search_parts
@@ -37,6 +38,7 @@ def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: 
         if details:
             parts += [groups_table(target["groups"]), ""]
         parts += [figures_table(target["figures"]), ""]
+        parts += [*(lines := [Text(line) for line in aims_lines(target["aims"])]), *([""] if lines else [])]
     parts += sized_while_running(report.get("sized_while_running", ()))
     if comparisons:
         worst = sorted(comparisons, key=lambda c: -c.distance.relative)[:MOST_ROWS]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from meta_infer.cost.energy import Energy
 from meta_infer.hardware.profile import Profile
-from meta_infer.search.solve import ENERGY, LATENCY, MEMORY, NO_LIMITS, Goal, Limits, Solved
+from meta_infer.search.solve import ENERGY, LATENCY, MEMORY, NO_LIMITS, Goal, Limits, NothingFits, Solved
 from meta_infer.support.errors import ProfileError
 
 BALANCED: Mapping[str, float] = {"seconds": 0.5, "bytes": 0.25, "joules": 0.25}
@@ -56,6 +56,9 @@ class Aims:
         return self if self.energy is None else replace(self, energy=replace(self.energy, sizes=points))
 
 
+NO_AIMS = Aims()
+
+
 def aims_of(objective: str, chip: Profile, *, target_ms: float | None = None, memory_mib: float | None = None,
             energy_mj: float | None = None, precision: str = "fp32") -> Aims:
     """The aims of a build for a chip. Raises ProfileError where they need figures of power that it does not state."""
@@ -93,6 +96,25 @@ def solve_for(objective: str, solve: Solve, limits: Limits = NO_LIMITS, weighs_e
             limits = replace(limits, joules=found.joules * (1 + _SLACK))
         found = solve(goal, limits)
     return replace(found, objective=first.objective, bound=first.bound)
+
+
+def nearest(objective: str, solve: Solve, limits: Limits, weighs_energy: bool = False) -> Solved:
+    """As `solve_for`; where no plan keeps within the limit on energy, or on memory, the one that takes least of it.
+
+    Raises NothingFits where none keeps within the limit on seconds.
+    """
+    tries = [(objective, limits)]
+    if limits.joules is not None:
+        tries.append(("energy", replace(limits, joules=None)))
+    if limits.memory_bytes is not None:
+        tries.append(("memory", Limits(seconds=limits.seconds)))
+    for wanted, within in tries[:-1]:
+        try:
+            return solve_for(wanted, solve, within, weighs_energy)
+        except NothingFits:
+            continue
+    wanted, within = tries[-1]
+    return solve_for(wanted, solve, within, weighs_energy)
 
 
 def balanced(quickest: Solved, weighs_energy: bool) -> Goal:

@@ -14,7 +14,7 @@ from meta_infer.ir.group import Group, Layout, Variant, walk_plans
 from meta_infer.kernels.guess import value_bytes
 from meta_infer.kernels.registry import rival_digest
 from meta_infer.lower.views import slice_view_offset
-from meta_infer.search.aims import Aims, solve_for
+from meta_infer.search.aims import Aims, nearest
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.context import Context
 from meta_infer.search.guesses import Guesses
@@ -69,8 +69,9 @@ class Market:
         """The best plan at the prices of now, of the ways that are `allowed` and did not fail, for the build's
         objective or the one given.
 
-        `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan, NothingFits where
-        none keeps within the limits.
+        Where none keeps within the limits on memory or energy, the one that takes least of it: whole plans have the
+        last word. `work` bounds the solver, see solve.py. Raises UnsupportedError where these cover no plan,
+        NothingFits where none keeps within the limit on seconds.
         """
         def priced(offer: Offer, variant: Variant, way: Way, known: Known) -> Priced:
             seconds = 0.0 if is_view(offer.group, variant) else self.price(offer.text, way, known)
@@ -85,7 +86,7 @@ class Market:
         def one(goal: Goal, limits: Limits) -> Solved:
             return solve(self.space, prices, self.conversion, limits, work, goal, self._conversion_joules)
 
-        return solve_for(objective or self.aims.objective, one, self.limits, self.aims.weighs_energy)
+        return nearest(objective or self.aims.objective, one, self.limits, self.aims.weighs_energy)
 
     def _joules(self, offer: Offer, variant: Variant, way: Way, seconds: float) -> float:
         energy = self.aims.energy

@@ -20,8 +20,9 @@ Terms = list[tuple[int, Any]]
 
 
 def weight_bytes(group: Group, variant: Variant) -> int:
-    """Weights as the variant packs them, or constants as the model holds them."""
-    return variant.packed_bytes or sum(array.nbytes for array in group.constants.values())
+    """Weights as the variant packs them, or constants as the model holds them, and what is made of them at load."""
+    kept = variant.packed_bytes or sum(array.nbytes for array in group.constants.values())
+    return kept + variant.prepared_bytes
 
 
 class LiveBytes:
@@ -64,7 +65,10 @@ class LiveBytes:
         are left out."""
         spans: list[tuple[int, int, int, Any]] = []
         for group, variant, exists in groups:
-            first = min(self._place[key_of(node)] for node in group.nodes)
+            places = [self._place[key_of(node)] for node in group.nodes]
+            first = min(places)
+            if variant.temp_bytes:
+                spans.append((first, max(places), variant.temp_bytes, exists))
             for name in group.outputs:
                 spans.append((first, self._read[name], self.bytes_of(name, variant.outputs[name]), exists))
         for name, layout, exists in copies:

@@ -36,7 +36,12 @@ class LiveProbes:
         """Float32 operations per second of all threads together."""
         return self._flops / self._peak.turn()
 
+    def rates(self) -> tuple[float, ...]:
+        """The peak, and bytes per second of every memory probe."""
+        moved = (probe.bytes / runner.turn() for probe, runner in zip(self._probes, self._levels, strict=True))
+        return (self.peak(), *moved)
+
     def take(self) -> MachineRates:
         """The peak, and bytes per second of every level of memory."""
-        rates = tuple(probe.bytes / runner.turn() for probe, runner in zip(self._probes, self._levels, strict=True))
-        return MachineRates(self.peak(), level_rates(self._probes, rates, self._threads))
+        peak, *rates = self.rates()
+        return MachineRates(peak, level_rates(self._probes, tuple(rates), self._threads))

@@ -5,57 +5,58 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from meta_infer.cost.model import CostModel
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
+from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.budget import Budget
 from meta_infer.search.coarse import Keeps, anything, coarse
-from meta_infer.search.contenders import contenders_of, standing
+from meta_infer.search.contenders import contenders_of
 from meta_infer.search.experience import decide, decisions_of, take_over
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
 from meta_infer.search.guesses import Guesses, Model
 from meta_infer.search.in_context import in_context
 from meta_infer.search.levels import fusion_levels
+from meta_infer.search.settle import Settling
 from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.solve import NO_LIMITS, Limits, Solved
+from meta_infer.search.solve import Solved
 from meta_infer.search.space import Space
 from meta_infer.search.story import Searched, Story
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.told import heaviest, moves_of, raw_error
 from meta_infer.search.ways import way_of
-from meta_infer.search.whole import Inputs, compare_plans
-
-_ROUNDS, _SECONDS = 21, 6.0
+from meta_infer.search.whole import Inputs
+from meta_infer.search.within import require_room, weigher
 
 _CORRECTIONS = 0.1
 """Share of the time for measuring that corrections in context may take beyond it."""
 
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
-           inputs: Inputs, limits: Limits = NO_LIMITS, keeps: Keeps = anything,
+           inputs: Inputs, aims: Aims = NO_AIMS, keeps: Keeps = anything, baseline: Plan | None = None,
            on_stage: Callable[[str], None] = lambda name: None,
            on_wanted: Callable[[int], None] = lambda count: None) -> Searched:
-    """The plan of `space` that takes the least time on this machine within `limits`, as far as `budget` reaches.
+    """The plan of `space` that serves `aims` best on this machine, as far as `budget` reaches.
 
-    `default` is a plan made without a search; it takes part as one of the whole plans. `inputs` are those of a run,
-    for each of the timer's points, `keeps` says whether a variant with other knobs may be. Raises UnsupportedError when
-    nothing fits the limits, ToolchainError.
+    `default` is a plan made without a search; it takes part as one of the whole plans. `baseline` is what a target is
+    read off. `inputs` are those of a run, for each of the timer's points, `keeps` says whether a variant with other
+    knobs may be. Raises UnsupportedError when nothing fits the limits, ToolchainError.
     """
     until = math.inf if timer.is_replay else time.monotonic() + budget.seconds     # a replay ends where records do
     sites = sites_of(space)
-    guesses = Guesses(model, timer.points)
-    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), limits, keeps,
-                    on_wanted=on_wanted)
+    guesses, aims = Guesses(model, timer.points), aims.at(tuple(timer.points))
+    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), aims.limits(), keeps,
+                    on_wanted=on_wanted, aims=aims)
     story = Story(space.combinations, len(space.all_offers), len(sites))
 
     on_stage("coarse")
     told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=budget.slack, keeps=keeps)
     story.looked_at, story.kept, story.refused = told.looked_at, told.kept, told.refused
     _add_default(default, market)
+    require_room(market, default, weigher(timer.backend, profile, aims))
     if timer.library is not None:
         story.taken_over = take_over(sites.values(), timer.library, profile, timer.cpu, guesses, keeps)
     try:
@@ -75,14 +76,11 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     tell_prices(story, market, solved)
 
     on_stage("whole plans")
-    contenders = contenders_of(market, solved, default, budget.plans, plans[:-1])
-    try:
-        found = compare_plans([one.plan for one in contenders], timer, inputs, rounds=_ROUNDS, seconds=_SECONDS)
-        contenders = [replace(one, measured=seconds) for one, seconds in zip(contenders, found, strict=True)]
-    except TimeOver as over:
-        story.ended = story.ended or str(over)
-    story.contenders = tuple(sorted(contenders, key=lambda one: standing(one, contenders[-1])))
-    plan = story.contenders[0].plan
+    settling = Settling(market, timer, inputs, budget.slack, until)
+    contenders = settling.run(contenders_of(market, solved, default, budget.plans, plans[:-1]))
+    ranked, story.outcome = settling.settle(contenders, baseline)
+    story.contenders, story.ended = tuple(ranked), story.ended or settling.ended
+    plan = ranked[0].plan
     story.timed, story.recalled = timer.timed, timer.recalled
     story.heaviest, story.moves = heaviest(market, plan), moves_of(space, plan)
     if not timer.is_replay:

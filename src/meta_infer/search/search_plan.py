@@ -12,12 +12,13 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.group import Plan
 from meta_infer.library.store import Library
+from meta_infer.search.aims import NO_AIMS, Aims
+from meta_infer.search.baseline import baseline_plan
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.guesses import roofline_model
 from meta_infer.search.search import search
-from meta_infer.search.solve import Limits
 from meta_infer.search.space import make_space
 from meta_infer.search.story import Searched
 from meta_infer.search.time_left import TimeLeft, seconds_left
@@ -36,8 +37,8 @@ class SearchRequest:
     seconds: float | None = None
     tune_at: tuple[str, ...] = ()
     threads: int | None = None
-    memory_limit_mib: float | None = None
     seed: int = 0
+    aims: Aims = NO_AIMS
 
 
 def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend, variants: Variants,
@@ -55,7 +56,6 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
     if request.seconds is not None:
         budget = replace(budget, seconds=request.seconds)
     points = tune_points(graph, request.tune_at)
-    limit = None if request.memory_limit_mib is None else int(request.memory_limit_mib * 2 ** 20)
     with ExitStack() as stack:
         library = (Library.open_to_read(switches.library) if is_replay
                    else Library.open_or_warn(switches.library, trace.warn))
@@ -67,8 +67,8 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
         timer.on_time = _progress(timer, left, trace)
         space = make_space(graph, profile, variants, disabled)
         inputs = [random_inputs(graph, point, request.seed) for point in points]
-        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, Limits(limit), keeps,
-                      _stages(left, trace), left.wants)
+        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, request.aims,
+                      keeps, baseline_plan(graph, profile, variants, disabled), _stages(left, trace), left.wants)
 
 
 def _stages(left: TimeLeft, trace: Trace) -> Callable[[str], None]:

@@ -7,16 +7,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from meta_infer.ir.group import Plan
+from meta_infer.search.outcome import Outcome
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A whole plan: what its parts add up to, and what it took; infinite where it was not run."""
+    """A whole plan: what its parts add up to, and what it took; infinite where it was not run. `bytes` are those of
+    weights, arena and what is prepared at load; 0 where it was not built."""
 
     name: str
     plan: Plan
     estimate: float
     measured: float = math.inf
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Story:
     context       runs of chosen plans in place, each at prices that the one before corrected
     heaviest      groups of the plan that won
     moves         rewrites of the graph that the plan took, by name
+    outcome       the plan that won beside what was aimed at
     ended         why measuring ended early; empty when everything was timed
     """
 
@@ -105,6 +109,7 @@ class Story:
     context: tuple[InContext, ...] = ()
     heaviest: tuple[Heavy, ...] = ()
     moves: Counter[str] = field(default_factory=Counter)
+    outcome: Outcome | None = None
     ended: str = ""
 
 

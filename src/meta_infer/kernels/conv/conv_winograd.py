@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.shapes import usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv.conv_shape import conv_of, extra_inputs
 from meta_infer.kernels.conv.conv_tile import most_columns, simd_registers
@@ -31,6 +32,8 @@ def _variant(group: Group, plan: WinogradConv, name: str, profile: Profile) -> V
     inputs = operand_layouts(group, extra_inputs(group, conv), conv.y.rank, block) | {conv.x.name: blocked(block)}
     return Variant("conv_winograd", name, inputs, {out: blocked(block) for out in group.outputs},
                    knobs=knob_values(plan), scratch_bytes=plan.scratch_bytes, packed_bytes=plan.packed_elements * 4,
+                   prepared_bytes=4 * plan.weight_elements if plan.is_at_load else 0,
+                   temp_bytes=4 * usual_upper(plan.tile_blocks * plan.points * plan.input_pitch) * plan.is_shared,
                    risk=relative_error(plan.m, plan.is_at_load), flops=conv.flops, cost=expected_cost(plan, profile))
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
+from meta_infer.ir.shapes import usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv.winograd_knobs import knob_values, winograd_knobs, winograd_refusal, with_knobs
 from meta_infer.kernels.int8.dot_path import PAIRS
@@ -48,6 +49,9 @@ def _variant(group: Group, plan: Int8Winograd, name: str, profile: Profile) -> V
         packed = plan.weight_elements // plan.cut.points * conv.taps * taps_type(plan).bytes
     return Variant("conv_winograd_int8", name, inputs, {out: blocked(block) for out in group.outputs},
                    knobs=knob_values(plan.cut), scratch_bytes=plan.scratch_bytes, packed_bytes=packed,
+                   prepared_bytes=plan.weight_elements * INT16.bytes if plan.cut.is_at_load else 0,
+                   temp_bytes=usual_upper(plan.cut.tile_blocks * plan.cut.points * plan.input_pitch) * INT16.bytes
+                   * plan.cut.is_shared,
                    flops=conv.flops, cost=expected_cost(plan, profile))
 
 
