@@ -43,7 +43,9 @@ def aims_rows(config: BuildConfig, aims: Aims, memory_bytes: int, found: Mapping
 
 def aims_lines(rows: Mapping[str, Any]) -> list[str]:
     """What `build` prints of it: nothing where nothing was asked for and nothing searched."""
-    lines = []
+    lines: list[str] = []
+    if not rows:
+        return lines
     latency, target = rows.get("latency_s"), rows.get("target_s")
     if latency is not None:
         baseline = rows.get("baseline_s")

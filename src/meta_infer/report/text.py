@@ -38,7 +38,8 @@ def report_parts(report: Mapping[str, Any], steps: Sequence[Step], comparisons: 
         if details:
             parts += [groups_table(target["groups"]), ""]
         parts += [figures_table(target["figures"]), ""]
-        parts += [*(lines := [Text(line) for line in aims_lines(target["aims"])]), *([""] if lines else [])]
+        lines = aims_lines(target.get("aims", {}))
+        parts += [*map(Text, lines), *([""] if lines else [])]
     parts += sized_while_running(report.get("sized_while_running", ()))
     if comparisons:
         worst = sorted(comparisons, key=lambda c: -c.distance.relative)[:MOST_ROWS]
