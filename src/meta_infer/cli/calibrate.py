@@ -1,4 +1,4 @@
-"""`meta-infer hardware calibrate`: times kernels on this machine, and fits the cost model to them."""
+"""`meta-infer hardware calibrate`: times kernels on this machine or a board, and fits the cost model to them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meta_infer.cli.run import DeviceName
 from meta_infer.cli.screen import note, show, show_json, warn
 from meta_infer.support.errors import UsageError
 from meta_infer.support.switches import read_switches
@@ -21,43 +22,49 @@ def calibrate_machine(
         show_default="native.yaml in the cache, which --hardware native reads")] = None,
     seconds: Annotated[float, typer.Option(
         min=0.0, metavar="N", help="Begin nothing new after this long; the next run goes on.")] = 140.0,
+    device: DeviceName = "local",
     fresh: Annotated[bool, typer.Option("--fresh", help="Time everything anew, also what is known.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; times in seconds, rates per second.")] = False,
 ) -> None:
-    """Time kernels on this machine and write a profile with the costs that were fitted to them.
+    """Time kernels on this machine, or a board, and write a profile with the costs that were fitted to them.
 
     What was timed is kept: after Ctrl-C, or when the time is over, the next run goes on.
 
     Example: meta-infer hardware calibrate --output my_machine.yaml
+    Example: meta-infer hardware calibrate --device ssh://pi@192.168.1.20 --output board.yaml
     """
+    from contextlib import ExitStack
     from datetime import UTC, datetime
 
     from meta_infer.backends.cpu.toolchain import find_compiler
     from meta_infer.cli.profile_file import check_output, write_profile
     from meta_infer.cli.progress import counted
+    from meta_infer.hardware.device import open_device, parse_device
     from meta_infer.hardware.load import NATIVE, calibrated_file, load_profile
     from meta_infer.library.store import Library
     from meta_infer.search.calibrate import Calibrator, Planned
     from meta_infer.search.calibrated_profile import calibrated_profile
 
     file = output or calibrated_file()
+    if output is None and parse_device(device) is not None:
+        raise UsageError("is missing", what="--output", hint="a profile of a board is a file of its own: board.yaml")
     check_output(file)
-    profile = load_profile(NATIVE)
-    if profile.backend is None:
-        raise UsageError("has an instruction set that no code is generated for", what="this machine",
-                         hint="`meta-infer hardware probe` says what was found")
-    planned, compiler = Planned.of(profile), find_compiler().version
-    library = Library.open_or_warn(read_switches().library, warn)
-    try:
-        with counted("calibrate", planned.total) as done:
-            found = Calibrator(profile, library, seconds, fresh, done, warn).calibrate(
-                planned, datetime.now(UTC).date())
-    finally:
+    with open_device(device) as board, ExitStack() as stack:
+        profile = board.profile if board else load_profile(NATIVE)
+        if profile.backend is None:
+            raise UsageError("has an instruction set that no code is generated for",
+                             what=f"device {device}" if board else "this machine",
+                             hint="`meta-infer hardware probe` says what was found")
+        planned, compiler = Planned.of(profile), find_compiler().version
+        library = Library.open_or_warn(read_switches().library, warn)
         if library is not None:
-            library.close()
+            stack.callback(library.close)
+        with counted("calibrate", planned.total) as done:
+            found = Calibrator(profile, library, seconds, fresh, done, warn, board=board).calibrate(
+                planned, datetime.now(UTC).date())
     if output is None:
         file.parent.mkdir(parents=True, exist_ok=True)
-    write_profile(file, calibrated_profile(found, compiler))
+    write_profile(file, calibrated_profile(found, compiler, profile.source if board else ""))
     if as_json:
         show_json(_facts(found, file))
     else:

@@ -1,4 +1,4 @@
-"""Calibration: times what the cost model is fitted to, on this machine, and fits it.
+"""Calibration: times what the cost model is fitted to, on this machine or a board, and fits it.
 
     rates      of arithmetic, and of every level of memory, with one core and with all
     launches   of kernels that do nothing else, with one thread and with all
@@ -19,6 +19,7 @@ from datetime import date
 
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.fit import fit
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
@@ -72,9 +73,10 @@ Measure = Callable[..., Sequence[Measurement]]
 
 @dataclass
 class Calibrator:
-    """Times what is planned for this machine, whose probed `profile` it is; `on_done` hears of every kernel.
+    """Times what is planned for a machine, whose probed `profile` it is; `on_done` hears of every kernel.
 
-    After `seconds` no batch is begun but the first. With `fresh` all is measured, whatever the library knows.
+    That machine is this one, unless there is a `board`. After `seconds` no batch is begun but the first. With `fresh`
+    all is measured, whatever the library knows.
     """
 
     profile: Profile
@@ -84,6 +86,7 @@ class Calibrator:
     on_done: Callable[[str], None] = lambda name: None
     warn: Callable[[str], None] = lambda text: None
     measure: Measure = measure_recorded
+    board: Board | None = None
     timed: int = 0
     recalled: int = 0
     _until: float = field(default=math.inf)
@@ -125,7 +128,7 @@ class Calibrator:
         """The times of jobs: those that the library lacks are compiled together, measured, and kept."""
         if time.monotonic() > self._until:
             return []
-        isa, compiler, cpu = str(self.profile.isa), find_compiler().version, measured_cpu()
+        isa, compiler, cpu = str(self.profile.isa), find_compiler().version, measured_cpu(self.board)
         keys = [_key(job.uncompiled, isa, compiler, threads, cpu) for job in jobs]
         known: dict[str, Sample] = self.library.known(keys) if self.library and not self.fresh else {}
         known = {key: sample for key, sample in known.items() if sample.status not in FROM_OUTSIDE}
@@ -134,7 +137,7 @@ class Calibrator:
         described = {id(candidate): job.described for candidate, job in zip(made, missing, strict=True)}
         found = iter(self.measure(made, lambda one: described[id(one)], self.library, rounds=rounds,
                                   seconds=_SECONDS_EACH * len(made), threads=threads, fresh=self.fresh,
-                                  warn=self.warn))
+                                  warn=self.warn, board=self.board))
         timed = []
         for key, job in zip(keys, jobs, strict=True):
             measured = measurement_of(known[key], job.uncompiled.name) if key in known else next(found)

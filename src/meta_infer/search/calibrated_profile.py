@@ -17,9 +17,9 @@ _ALONE = ("l1d", "l2")
 _DIGITS = 4
 
 
-def calibrated_profile(found: Calibration, compiler: str) -> str:
-    """Text of a profile, in the full form."""
-    text, _ = probe()
+def calibrated_profile(found: Calibration, compiler: str, probed: str = "") -> str:
+    """Text of a profile, in the full form; `probed` is that of the machine's probe, by default this machine's."""
+    text = probed or probe()[0]
     yaml = YAML()
     yaml.width = 100
     chip = yaml.load(text)
