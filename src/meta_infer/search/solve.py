@@ -288,6 +288,7 @@ class _Program:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 0
+            solver.parameters.catch_sigint_signal = False          # it would leave Ctrl-C without Python's handler
             solver.parameters.max_deterministic_time = work
             status = solver.solve(self.model)
             if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
