@@ -201,3 +201,18 @@ def test_of_equal_formats_the_quickest_stays() -> None:
     assert best_of_each(offer, [slow, quick]) == [quick]
     assert best_of_each(offer, [slow, quick], keep_all=True) == [quick, slow]
     assert np.isfinite(quick.seconds)
+
+
+def test_ctrl_c_is_heard_as_before() -> None:
+    """The solver takes the signal's handler away unless it is told not to."""
+    import signal
+
+    rng = random.Random(1)
+    space, prices = random_space(rng, random_graph(rng, 3))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        solve(space, lambda offer: prices[offer.covers], conversion)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
