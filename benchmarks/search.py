@@ -3,6 +3,7 @@
     python benchmarks/search.py resnet18 mobilenetv2 --mode fast
     python benchmarks/search.py --mode balanced --markdown       # all real models: the table of docs/benchmarks.md
     python benchmarks/search.py digits --library FILE --json
+    python benchmarks/search.py --solve-only --markdown          # how long the first plan takes, by guesses alone
 
 Each model is searched twice: with a library of its own that is empty, or the one of --library, and again with what the
 first search has left in it (`warm`). Then the plans run in turns as whole packages: the searched one, the one by rule,
@@ -32,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.latency import REAL, environment
 from benchmarks.networks import Network, default_plan_of, networks
+from benchmarks.solve_only import solve_only, solve_table
 from tests.real_models import ModelMissing
 
 from meta_infer.backends.registry import backend_for
@@ -43,10 +45,11 @@ from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
 from meta_infer.search.budget import BUDGETS
+from meta_infer.search.built import build_plan
 from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
 from meta_infer.search.search_plan import SearchRequest, search_plan
 from meta_infer.search.story import Searched
-from meta_infer.search.whole import build_plan, time_plans
+from meta_infer.search.whole import time_plans
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.support.trace import Trace
@@ -123,7 +126,7 @@ def measure(network: Network, mode: str, threads: int, profile: Profile, rounds:
             tell(f"no plan of policy {name}: {error}")
     tell("whole plans")
     built = [build_plan(plan, backend, profile, threads) for plan in plans.values()]
-    turns = dict(zip(plans, time_plans(built, [random_inputs(graph, network.dims, 0)], threads=threads, rounds=rounds,
+    turns = dict(zip(plans, time_plans(built, [random_inputs(graph, network.dims, 0)], rounds=rounds,
                                        seconds=seconds), strict=True))
     ratios = {name: statistics.median(other / own for other, own in zip(found, turns["searched"], strict=True))
               for name, found in turns.items() if found}
@@ -152,10 +155,13 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=8.0, help="for the whole plans of one model")
     parser.add_argument("--library", type=Path, help="search with this library; default: an empty one for each model")
+    parser.add_argument("--solve-only", action="store_true", help="nothing is timed; see solve_only.py")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     profile, rows = load_profile("native"), list[Row]()
+    if options.solve_only:
+        return _solve_only(options.models or REAL, options.mode, profile, options.json)
     for name in options.models or REAL:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["META_INFER_LIBRARY"] = str(options.library or Path(folder) / "library.sqlite")
@@ -171,6 +177,20 @@ def main() -> int:
         print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
     else:
         print(table(rows) if options.markdown else "\n".join(map(str, rows)))
+    return 0
+
+
+def _solve_only(names: Sequence[str], mode: str, profile: Profile, as_json: bool) -> int:
+    rows = []
+    for name in names:
+        try:
+            for network in networks(name, read_switches().cache / "models"):
+                rows.append(solve_only(network, mode, profile))
+                print(solve_table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
+        except ModelMissing as missing:
+            print(f"NOT MEASURED: {missing}", file=sys.stderr)
+    print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1) if as_json
+          else solve_table(rows))
     return 0
 
 

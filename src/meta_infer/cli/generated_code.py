@@ -37,7 +37,7 @@ def code_by_kernel(package: Package, target: Target, node: str | None = None) ->
     order = dict.fromkeys([*debug.called, *debug.kernels])
     sources = [package.text(member) for member in package.names() if member.startswith(f"sources/{target.isa}/")]
     functions = {match[1]: match[0] for source in sources for match in _FUNCTION.finditer(source)}
-    symbols = dict(row.groups() for source in sources for row in _ROW.finditer(source))
+    symbols = {row[1]: row[2] for source in sources for row in _ROW.finditer(source)}
     kernels = [KernelCode(name, debug.kernels.get(name, ()), functions[symbols[name]]) for name in order
                if symbols.get(name) in functions]
     if node is None:

@@ -13,7 +13,7 @@ from meta_infer.search.sites import Known
 from meta_infer.search.solve import Solved
 from meta_infer.search.space import ANCHORS, Offer
 from meta_infer.search.story import Contender
-from meta_infer.search.ways import Way, way_of
+from meta_infer.search.ways import Way, choices_of, way_of
 from meta_infer.support.errors import UnsupportedError
 
 _CLEARLY = 0.99
@@ -51,11 +51,6 @@ def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
         if all(choices_of(other.plan) != choices_of(one.plan) for one in found):
             found.append(Contender(name, other.plan, other.seconds))
     return [*(one for one in found if choices_of(one.plan) != choices_of(default)), by_rule]
-
-
-def choices_of(plan: Plan) -> list[tuple[str, Way]]:
-    return [(group.group.outputs[0], way_of(group.group, group.variant)) for one in walk_plans(plan)
-            for group in one.groups]
 
 
 def _estimate(market: Market, plan: Plan) -> float:

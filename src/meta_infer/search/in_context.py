@@ -7,15 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from meta_infer.search.contenders import choices_of
 from meta_infer.search.context import Placed, level_of
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.placed import InPlace, time_placed
 from meta_infer.search.solve import Solved
 from meta_infer.search.story import InContext
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.ways import way_of
-from meta_infer.search.whole import Inputs, build_plan
+from meta_infer.search.ways import choices_of, way_of
+from meta_infer.search.whole import Inputs
 from meta_infer.support.errors import UnsupportedError
 
 REPEATS = 2
@@ -32,7 +31,7 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
     plans, steps, expected = [solved], [], solved.seconds
     while True:
         try:
-            built = build_plan(solved.plan, timer.backend, timer.profile, timer.threads, timer.cpu)
+            built = timer.build(solved.plan)
             found = time_placed(built, timer, inputs)
         except TimeOver:
             break

@@ -21,11 +21,12 @@ from meta_infer.ir.group_text import group_text
 from meta_infer.ir.program import Call, If, Loop, walk_commands
 from meta_infer.library.samples import IN_NETWORK, OK, Sample
 from meta_infer.package.writer import write_package
+from meta_infer.search.built import Built
 from meta_infer.search.described import described
 from meta_infer.search.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.ways import Way, way_of
-from meta_infer.search.whole import Built, Inputs
+from meta_infer.search.whole import Inputs
 from meta_infer.search.whole_board import placed_on_board
 
 _PATIENCE = 60.0

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from meta_infer.ir.group import Plan
 from meta_infer.search.aims import BALANCED, Aims
 from meta_infer.search.baseline import SHARE
+from meta_infer.search.built import Built
 from meta_infer.search.contenders import standing
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.outcome import Outcome
@@ -27,7 +28,7 @@ from meta_infer.search.solve import Solved
 from meta_infer.search.story import Contender
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.ways import choices_of
-from meta_infer.search.whole import Built, Inputs, built_for, compare_built
+from meta_infer.search.whole import Inputs, compare_built
 from meta_infer.search.within import Real, fits, solve_within
 from meta_infer.support.errors import UnsupportedError
 

@@ -20,9 +20,10 @@ from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
-from meta_infer.ir.group import Layout, Variant, layouts_of
+from meta_infer.ir.group import Layout, Plan, Variant, layouts_of
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
+from meta_infer.search.built import Built, build_plan
 from meta_infer.search.candidate import (
     Candidate,
     Uncompiled,
@@ -39,7 +40,7 @@ from meta_infer.search.measure_protocol import median_and_spread
 from meta_infer.search.measurements import OK, Measurement, key_of_parts
 from meta_infer.search.recorded import FROM_OUTSIDE, sample_of
 from meta_infer.search.sites import Known, Site
-from meta_infer.search.ways import Way, way_of
+from meta_infer.search.ways import Way, choices_of, way_of
 from meta_infer.support.dtypes import DType
 from meta_infer.support.errors import LibraryUnwritableError
 
@@ -118,6 +119,7 @@ class Timer:
     warn: Callable[[str], None] = lambda text: None
     timed: int = 0
     recalled: int = 0
+    _built: dict[tuple[tuple[str, Way], ...], Built] = field(default_factory=dict)
     _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
     _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
     cpu: str = ""
@@ -125,6 +127,13 @@ class Timer:
 
     def __post_init__(self) -> None:
         self.cpu = self.cpu or measured_cpu(self.board)
+
+    def build(self, plan: Plan) -> Built:
+        """The code of a plan, made once. Raises ToolchainError."""
+        choices = choices_of(plan)
+        if choices not in self._built:
+            self._built[choices] = build_plan(plan, self.backend, self.profile, self.threads, self.cpu)
+        return self._built[choices]
 
     def time(self, wanted: Sequence[tuple[Site, Sequence[Variant]]], rounds: int | None = None) -> None:
         """Times variants of several sites: compiled together, each site's against each other and its quickest way.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import PLAIN, Group, Variant
+from meta_infer.ir.group import PLAIN, Group, Plan, Variant, walk_plans
 from meta_infer.kernels.kernel import Knob, KnobValue, Refusal
 from meta_infer.kernels.registry import kernel_named
 
@@ -31,6 +31,12 @@ class Way:
     def __str__(self) -> str:
         knobs = " ".join(f"{name}={value}" for name, value in self.knobs)
         return f"{self.kernel}/{self.variant} {knobs}".rstrip()
+
+
+def choices_of(plan: Plan) -> tuple[tuple[str, Way], ...]:
+    """What a plan takes for each group, by the first value it makes: plans that take the same are the same."""
+    return tuple((one.group.outputs[0], way_of(one.group, one.variant)) for inner in walk_plans(plan)
+                 for one in inner.groups)
 
 
 def way_of(group: Group, variant: Variant) -> Way:

@@ -6,29 +6,20 @@ calls run without a barrier between them. So the last word is a run of the whole
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.child import run_child
 from meta_infer.hardware.device import Board
-from meta_infer.hardware.profile import Profile
-from meta_infer.ir.group import Plan
-from meta_infer.ir.program import PREPARED, MemoryPlan, Program
-from meta_infer.ir.program_text import print_program
 from meta_infer.library.samples import Sample
-from meta_infer.lower.lower_graph import lower_graph
-from meta_infer.memory.planner import plan_memory
-from meta_infer.package.writer import CompiledTarget, write_package
-from meta_infer.search.measure import measured_cpu
+from meta_infer.package.writer import write_package
+from meta_infer.search.built import Built
 from meta_infer.search.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.measurements import OK
 from meta_infer.search.timing import TimeOver, Timer
@@ -41,39 +32,7 @@ Inputs = Sequence[Mapping[str, np.ndarray]]
 """Inputs of the model by name, one mapping for every point at which it is timed."""
 
 
-@dataclass(frozen=True)
-class Built:
-    """A plan as a program with its code."""
-
-    plan: Plan
-    target: CompiledTarget
-    key: str
-
-    @property
-    def bytes(self) -> int:
-        """Weights, the arena, and what sessions prepare."""
-        return memory_bytes(self.target.program, self.target.memory)
-
-
-def memory_bytes(program: Program, memory: MemoryPlan) -> int:
-    """What a package takes where it runs: weights, the arena, and what sessions prepare from weights at load."""
-    weights = sum(array.nbytes for array in program.constants.values())
-    return weights + memory.sizes.get("ram", 0) + memory.sizes.get(PREPARED, 0)
-
-
-def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int, cpu: str = "") -> Built:
-    """Lowers and compiles, to be timed on `cpu`, by default this machine's. Raises ToolchainError."""
-    program = lower_graph(plan, profile, backend.lower, plan.graph.inputs, plan.graph.outputs)
-    memory = plan_memory(program)
-    sources = backend.emit(program, profile)
-    artifact = backend.compile(sources, profile)
-    parts = [*sources, print_program(program, memory), artifact.compiler, str(threads), cpu or measured_cpu(),
-             str(VERSION)]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    return Built(plan, CompiledTarget(program, memory, artifact), key)
-
-
-def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: int, seconds: float,
+def time_plans(built: Sequence[Built], inputs: Inputs, *, rounds: int, seconds: float,
                board: Board | None = None) -> list[tuple[float, ...]]:
     """Seconds of a run of each in every round, all points added up; nothing of one that failed.
 
@@ -81,6 +40,7 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: 
     """
     if not built:
         return []
+    threads = [one.threads for one in built]
     with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
         folder = Path(name)
         if board is not None:
@@ -103,14 +63,7 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, threads: int, rounds: 
             return [tuple(found) for found in json.loads((folder / "answer.json").read_text())]
     if len(built) == 1:
         return [()]
-    return [time_plans([one], inputs, threads=threads, rounds=rounds, seconds=seconds / len(built))[0]
-            for one in built]
-
-
-def compare_plans(plans: Sequence[Plan], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float) -> list[float]:
-    """Seconds of a run of each plan, see `compare_built`."""
-    built = [build_plan(plan, timer.backend, timer.profile, timer.threads, timer.cpu) for plan in plans]
-    return compare_built(built, timer, inputs, rounds=rounds, seconds=seconds)
+    return [time_plans([one], inputs, rounds=rounds, seconds=seconds / len(built))[0] for one in built]
 
 
 def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float,
@@ -127,7 +80,7 @@ def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, round
         return [*(known[one.key].seconds for one in asked), *([] if base is None else [base])]
     if timer.is_replay:
         raise TimeOver("whole plans")
-    found = time_plans(built, inputs, threads=timer.threads, rounds=rounds, seconds=seconds, board=timer.board)
+    found = time_plans(built, inputs, rounds=rounds, seconds=seconds, board=timer.board)
     samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
     timer.remember(samples)
     return [*(sample.seconds for sample in samples), *([] if base is None else [base])]
@@ -145,6 +98,6 @@ def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
     seconds, spread = median_and_spread(turns) if turns else (math.inf, 0.0)
     graph = built.plan.graph
     return Sample("plan", "whole", key=built.key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
-                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=timer.cpu, threads=timer.threads,
+                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=timer.cpu, threads=built.threads,
                   seconds=seconds, spread=spread, rounds=len(turns), status=OK if turns else "failed",
                   protocol=VERSION, compiler=built.target.artifact.compiler)

@@ -22,8 +22,8 @@ _PATIENCE = 60.0
 _SLACK = 15.0
 
 
-def turns_on_board(board: Board, packages: Sequence[Path], inputs: Sequence[Mapping[str, np.ndarray]], *, threads: int,
-                   rounds: int, seconds: float) -> list[tuple[float, ...]]:
+def turns_on_board(board: Board, packages: Sequence[Path], inputs: Sequence[Mapping[str, np.ndarray]], *,
+                   threads: Sequence[int], rounds: int, seconds: float) -> list[tuple[float, ...]]:
     """Seconds of a run of each package in every round, all points of `inputs` added up; nothing of one that failed.
 
     They run in turns, about `seconds` in all; one that crashes or hangs costs the turns of all so far. Each package
@@ -34,7 +34,7 @@ def turns_on_board(board: Board, packages: Sequence[Path], inputs: Sequence[Mapp
     files: dict[str, Path | bytes] = {f"{i}.bin": path for i, path in enumerate(packages)}
     for i, path in enumerate(packages):
         package = Package(path)
-        files[f"{i}.in"] = request_of(package, package.targets[0], inputs, threads, 0)
+        files[f"{i}.in"] = request_of(package, package.targets[0], inputs, threads[i], 0)
     left = list(range(len(packages)))
     with board.job(files) as folder:
         while left:

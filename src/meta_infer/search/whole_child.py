@@ -23,7 +23,8 @@ def main(folder: Path) -> None:
     for k, names in enumerate(request["inputs"]):
         with np.load(folder / f"inputs_{k}.npz") as arrays:
             points.append({name: arrays[f"i{i}"] for i, name in enumerate(names)})
-    sessions = [load(folder / name, threads=request["threads"]) for name in request["packages"]]
+    sessions = [load(folder / name, threads=count)
+                for name, count in zip(request["packages"], request["threads"], strict=True)]
     totals = [np.zeros(request["rounds"]) for _ in sessions]
     for point in points:
         runs = {str(i): partial(session.run, None, point) for i, session in enumerate(sessions)}
