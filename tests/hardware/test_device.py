@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from meta_infer.backends.cpu.child import child_environment
 from meta_infer.hardware.device import Board, open_device, parse_device, require_fit
 from meta_infer.hardware.load import load_profile
 from meta_infer.support.errors import DeviceError, DeviceLostError, UsageError
@@ -121,6 +124,19 @@ def test_the_folder_goes_away_when_the_connection_breaks(server: SshServer) -> N
         with pytest.raises(DeviceLostError):
             board.keep(Path(__file__))
         assert server.left_behind() == []
+
+
+def test_the_folder_goes_away_when_this_side_is_killed(server: SshServer) -> None:
+    text = ("import time; from meta_infer.hardware.device import open_device\n"
+            f"with open_device({server.url!r}) as board:\n    print(board.folder, flush=True); time.sleep(60)")
+    child = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, env=child_environment(), text=True)
+    assert child.stdout is not None and Path(child.stdout.readline().strip()) in server.left_behind()
+    child.kill()
+    child.communicate()
+    gone = time.monotonic() + 10
+    while server.left_behind() and time.monotonic() < gone:
+        time.sleep(0.05)
+    assert server.left_behind() == []
 
 
 def test_the_server_goes_away(server: SshServer) -> None:

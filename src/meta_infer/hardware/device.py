@@ -37,8 +37,9 @@ from meta_infer.support.switches import read_switches
 
 T = TypeVar("T")
 LOCAL = "local"
-_OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5",
-            "-o", "ServerAliveCountMax=3", "-o", "LogLevel=ERROR", "-o", "ControlPersist=no")
+_OPTIONS = ("-T", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "BatchMode=yes",
+            "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3",
+            "-o", "LogLevel=ERROR", "-o", "ControlPersist=no")
 _LONGEST_SOCKET = 80
 """Bytes of a socket's path that ssh, which adds some, and the system still take."""
 _MARK = "meta-infer-folder "

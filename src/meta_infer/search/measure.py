@@ -72,13 +72,17 @@ def measure_groups(groups: Sequence[Sequence[Candidate]], on_group: Callable[[tu
             on_group(())
         return
     host, broken = board.profile if board else load_profile("native"), False
+    # A small board has little memory, and caches that it does not state are small too.
+    cache_bytes = host.l3_bytes or CACHE_UNKNOWN
+    if board and host.memory_bytes:
+        cache_bytes = min(cache_bytes, host.memory_bytes // 16)
     session = _Session(groups, on_group, candidates, host)
     while session.left:
         begun = time.perf_counter()
         keys = [key for group in session.left for key in group]
         request = {
             "driver": str(measure_driver(session.isa).path), "threads": threads,
-            "cache_bytes": host.l3_bytes or CACHE_UNKNOWN, "rounds": rounds, "seconds": seconds,
+            "cache_bytes": cache_bytes, "rounds": rounds, "seconds": seconds,
             "spent": session.spent, "groups": session.left,
             "candidates": {key: candidate_spec(session.probe if key == _PROBE else candidates[key])
                            for key in (_PROBE, *keys)},

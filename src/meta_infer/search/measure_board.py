@@ -43,7 +43,7 @@ def run_on_board(board: Board, request: Mapping[str, Any], patience: float,
     """
     require_programs(board)
     agent = board.keep(compile_program(AGENT_SOURCES, str(board.profile.isa)))
-    words, files = _words(board, request, patience)
+    words, files = _words(request, patience)
     text = (" ".join(map(str, words)) + "\n").encode()
     at, done = next(iter(request["candidates"])), False
     with board.job({"request": text, **files}) as folder, board.run(folder, [agent, "request"]) as running:
@@ -70,25 +70,27 @@ def _told(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
     return (json.loads(line) for line in lines if line.startswith("{"))
 
 
-def _words(board: Board, request: Mapping[str, Any], patience: float) -> tuple[list[object], dict[str, bytes]]:
+def _words(request: Mapping[str, Any], patience: float) -> tuple[list[object], dict[str, Path | bytes]]:
     """The request as runtime/c/mi_agent.c reads it, and the files that it names."""
     specs = request["candidates"]
+    libraries = {path: f"lib_{i}" for i, path in enumerate(dict.fromkeys(
+        [request["driver"], *(spec["library"] for spec in specs.values())]))}
     placed = {key: place(spec["buffers"], request["cache_bytes"]) for key, spec in specs.items()}
     sizes = region_sizes((spec["buffers"] for spec in specs.values()), request["cache_bytes"])
     regions = {region: i for i, region in enumerate(sizes)}
     fills = {dtype: i for i, dtype in enumerate(dict.fromkeys(dtype for _, dtype in regions if _is_float(dtype)))}
-    files = {f"fill_{i}": _pattern(dtype) for dtype, i in fills.items()}
+    filled = {f"fill_{i}": _pattern(dtype) for dtype, i in fills.items()}
 
     words: list[object] = [
         "MI-MEASURE-1", _ns(patience), _ns(BATCH_SECONDS), BATCHES, _ns(LONGEST_TURN), _ns(PROBE_EVERY),
-        FEWEST_ROUNDS, round(1e6 * GOOD_SPREAD), request["threads"], board.keep(Path(request["driver"])),
-        len(files), *files, len(regions)]
+        FEWEST_ROUNDS, round(1e6 * GOOD_SPREAD), request["threads"], libraries[request["driver"]], len(filled),
+        *filled, len(regions)]
     for (_, dtype), size in sizes.items():
         words += [size, fills.get(dtype, -1)]
     words.append(len(specs))
     for key, spec in specs.items():
         places, copies = placed[key]
-        words += [key, board.keep(Path(spec["library"])), copies, len(spec["launches"])]
+        words += [key, libraries[spec["library"]], copies, len(spec["launches"])]
         for launch in spec["launches"]:
             words += [launch["kernel"], len(launch["dims"]), *launch["dims"], len(launch["args"])]
             for arg in launch["args"]:
@@ -98,7 +100,7 @@ def _words(board: Board, request: Mapping[str, Any], patience: float) -> tuple[l
     for i, group in enumerate(request["groups"]):
         seconds = request["seconds"] if i else rest_of(request["seconds"], request["spent"])
         words += [request["rounds"], _ns(seconds), len(group), *(number[key] for key in group)]
-    return words, files
+    return words, filled | {name: Path(path) for path, name in libraries.items()}
 
 
 def _ns(seconds: float) -> int:
