@@ -288,6 +288,7 @@ class _Program:
             solver = cp_model.CpSolver()
             solver.parameters.num_workers = 1
             solver.parameters.random_seed = 0
+            solver.parameters.linearization_level = 2               # covers are nearly integral: bounds are tight
             solver.parameters.catch_sigint_signal = False          # it would leave Ctrl-C without Python's handler
             solver.parameters.max_deterministic_time = work
             status = solver.solve(self.model)
