@@ -47,7 +47,13 @@ typedef struct {
 } driver_library;
 
 driver_library driver_load(const unsigned char *file, int64_t bytes);
+
+/* A shared object that already lies where it runs, such as the kernel's own; `count` is 0 where it has no symbols. */
+driver_library driver_open_mapped(const unsigned char *file);
+
+/* The address of a symbol: the first dies when there is none, the second gives NULL. */
 void *driver_symbol(const driver_library *library, const char *name);
+void *driver_find(const driver_library *library, const char *name);
 
 #pragma GCC visibility pop
 

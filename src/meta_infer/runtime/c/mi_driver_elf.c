@@ -64,8 +64,8 @@ static void relocate(const driver_library *library, const Elf64_Rela *table, uin
     }
 }
 
-static void bind(driver_library *library, const Elf64_Dyn *dynamic) {
-    uint64_t value[TAGS] = {0};
+/* Reads the tables that a dynamic section names; `value` receives its entries by tag. Whether there are symbols. */
+static int read_dynamic(driver_library *library, const Elf64_Dyn *dynamic, uint64_t value[TAGS]) {
     const uint32_t *gnu = NULL;
     for (; dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag > 0 && dynamic->d_tag < TAGS) {
@@ -75,13 +75,37 @@ static void bind(driver_library *library, const Elf64_Dyn *dynamic) {
         }
     }
     if (value[DT_SYMTAB] == 0 || value[DT_STRTAB] == 0 || (value[DT_HASH] == 0 && gnu == NULL)) {
-        driver_die("the code has no table of symbols", NULL);
+        return 0;
     }
     library->symbols = library->base + value[DT_SYMTAB];
     library->strings = (const char *)library->base + value[DT_STRTAB];
     library->count = value[DT_HASH] ? ((const uint32_t *)(library->base + value[DT_HASH]))[1] : count_by_gnu_hash(gnu);
+    return 1;
+}
+
+static void bind(driver_library *library, const Elf64_Dyn *dynamic) {
+    uint64_t value[TAGS] = {0};
+    if (!read_dynamic(library, dynamic, value)) {
+        driver_die("the code has no table of symbols", NULL);
+    }
     relocate(library, (const Elf64_Rela *)(library->base + value[DT_RELA]), value[DT_RELASZ]);
     relocate(library, (const Elf64_Rela *)(library->base + value[DT_JMPREL]), value[DT_PLTRELSZ]);
+}
+
+driver_library driver_open_mapped(const unsigned char *file) {
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file;
+    const Elf64_Phdr *segments = (const Elf64_Phdr *)(file + header->e_phoff), *dynamic = NULL, *first = NULL;
+    for (int i = 0; i < header->e_phnum; i++) {
+        dynamic = segments[i].p_type == PT_DYNAMIC ? &segments[i] : dynamic;
+        first = segments[i].p_type == PT_LOAD && first == NULL ? &segments[i] : first;
+    }
+    driver_library library = {0};
+    if (dynamic != NULL && first != NULL) {
+        uint64_t value[TAGS] = {0};
+        library.base = (unsigned char *)(uintptr_t)(file + first->p_offset - first->p_vaddr);
+        read_dynamic(&library, (const Elf64_Dyn *)(library.base + dynamic->p_vaddr), value);
+    }
+    return library;
 }
 
 driver_library driver_load(const unsigned char *file, int64_t bytes) {
@@ -120,12 +144,20 @@ driver_library driver_load(const unsigned char *file, int64_t bytes) {
     return library;
 }
 
-void *driver_symbol(const driver_library *library, const char *name) {
+void *driver_find(const driver_library *library, const char *name) {
     const Elf64_Sym *symbols = library->symbols;
     for (uint32_t i = 1; i < library->count; i++) {
         if (symbols[i].st_shndx != SHN_UNDEF && driver_same(library->strings + symbols[i].st_name, name)) {
             return library->base + symbols[i].st_value;
         }
     }
-    driver_die("the code lacks the function ", name, NULL);
+    return NULL;
+}
+
+void *driver_symbol(const driver_library *library, const char *name) {
+    void *found = driver_find(library, name);
+    if (found == NULL) {
+        driver_die("the code lacks the function ", name, NULL);
+    }
+    return found;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "mi_driver.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include <time.h>
 
 #if defined(__x86_64__)
+#define KERNEL_CLOCK "__vdso_clock_gettime"
 __asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall driver_start\n\tud2\n");
 
 static long raw(long number, long a, long b, long c, long d, long e, long f) {
@@ -28,6 +30,7 @@ __asm__("driver_clone:\n\tsub $16, %rsi\n\tmov %rdx, (%rsi)\n\tmov %rcx, 8(%rsi)
         "\ttest %rax, %rax\n\tjnz 1f\n\txor %ebp, %ebp\n\tmov (%rsp), %rax\n\tmov 8(%rsp), %rdi\n"
         "\tcall *%rax\n\tmov $60, %eax\n\txor %edi, %edi\n\tsyscall\n1:\tret\n");
 #elif defined(__aarch64__)
+#define KERNEL_CLOCK "__kernel_clock_gettime"
 __asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x30, #0\n\tmov x0, sp\n\tbl driver_start\n\tbrk #0\n");
 
 static long raw(long number, long a, long b, long c, long d, long e, long f) {
@@ -46,6 +49,7 @@ __asm__("driver_clone:\n\tstp x2, x3, [x1, #-16]!\n\tmov x2, #0\n\tmov x3, #0\n\
         "\tmov x8, #220\n\tsvc #0\n\tcbnz x0, 1f\n\tmov x29, #0\n\tldp x1, x0, [sp]\n\tblr x1\n"
         "\tmov x0, #0\n\tmov x8, #93\n\tsvc #0\n1:\tret\n");
 #elif defined(__riscv) && __riscv_xlen == 64
+#define KERNEL_CLOCK "__vdso_clock_gettime"
 __asm__(".globl _start\n_start:\n\tmv a0, sp\n\tandi sp, sp, -16\n\tcall driver_start\n\tebreak\n");
 
 static long raw(long number, long a, long b, long c, long d, long e, long f) {
@@ -73,7 +77,26 @@ long driver_clone(long flags, void *stack, void *(*body)(void *), void *argument
 
 int driver_main(int count, char **arguments);
 
+/* clock_gettime as the kernel offers it without a system call, which takes ten times as long; NULL where it does not. */
+static int (*quick_clock)(clockid_t, struct timespec *);
+
+static void find_clock(const unsigned long *auxiliary) {
+    for (; auxiliary[0] != AT_NULL; auxiliary += 2) {
+        if (auxiliary[0] == AT_SYSINFO_EHDR && auxiliary[1] != 0) {
+            driver_library kernel = driver_open_mapped((const unsigned char *)auxiliary[1]);
+            quick_clock = (int (*)(clockid_t, struct timespec *))driver_find(&kernel, KERNEL_CLOCK);
+        }
+    }
+}
+
+/* What the kernel leaves on the stack: the count of arguments, these, NULL, the environment, NULL, the auxiliary vector.
+ * System V ABI, processor supplements, "Initial Stack". */
 __attribute__((used)) _Noreturn void driver_start(long *stack) {
+    long *at = stack + 1 + stack[0] + 1;
+    while (*at != 0) {
+        at++;
+    }
+    find_clock((const unsigned long *)(at + 1));
     int code = driver_main((int)stack[0], (char **)(stack + 1));
     for (;;) {
         raw(SYS_exit_group, code, 0, 0, 0, 0, 0);
@@ -141,6 +164,9 @@ static int host_getpid(void) {
 }
 
 static int host_clock_gettime(clockid_t clock, struct timespec *now) {
+    if (quick_clock != NULL) {
+        return quick_clock(clock, now);
+    }
     return (int)raw(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
 }
 
