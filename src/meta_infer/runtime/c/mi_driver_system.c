@@ -230,6 +230,9 @@ void *driver_memory(int64_t bytes) {
     if (memory == MAP_FAILED) {
         driver_die("no memory", NULL);
     }
+    if (bytes >= 4 << 20) {
+        host_madvise(memory, (size_t)bytes, MADV_HUGEPAGE);             /* as mi_os.c and numpy ask for */
+    }
     return memory;
 }
 
