@@ -44,11 +44,12 @@ from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
+from meta_infer.report.search_report import THIS_RUN, search_rows
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.built import build_plan
 from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
+from meta_infer.search.remembered import PlanFound
 from meta_infer.search.search_plan import SearchRequest, search_plan
-from meta_infer.search.story import Searched
 from meta_infer.search.whole import time_plans
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
@@ -109,10 +110,10 @@ def measure(network: Network, mode: str, threads: int, profile: Profile, rounds:
     rule = default_plan_of(network, profile)
     tune_at = (",".join(f"{name}={size}" for name, size in network.dims.items()),) if network.dims else ()
 
-    def searched() -> tuple[Searched, float]:
+    def searched() -> tuple[PlanFound, float]:
         begun = time.perf_counter()
         found = search_plan(graph, rule, profile, backend, backend.variants, frozenset(),
-                            SearchRequest(mode, None, tune_at, threads), Trace(on_step=tell))
+                            SearchRequest(mode, None, tune_at, threads), Trace(on_step=tell), search_rows)
         return found, time.perf_counter() - begun
 
     cold, cold_seconds = searched()
@@ -131,10 +132,10 @@ def measure(network: Network, mode: str, threads: int, profile: Profile, rounds:
     ratios = {name: statistics.median(other / own for other, own in zip(found, turns["searched"], strict=True))
               for name, found in turns.items() if found}
     policy = min((name for name in POLICIES if name in ratios), key=lambda name: ratios[name])
-    whole, story = statistics.median(turns["searched"]), cold.story
-    return Row(network.label, mode, threads, story.combinations, story.kept, story.timed, cold_seconds, warm_seconds,
-               story.error, story.gap, story.sum_of_parts / whole, 1e3 * whole, ratios["rule"], ratios[policy], policy,
-               story.ended)
+    whole, told = statistics.median(turns["searched"]), cold.rows
+    return Row(network.label, mode, threads, told["combinations"], told["kept"], told[THIS_RUN]["timed"], cold_seconds,
+               warm_seconds, told["guess_error"], told["gap"], told["sum_of_parts_s"] / whole, 1e3 * whole,
+               ratios["rule"], ratios[policy], policy, told["ended"])
 
 
 def table(rows: Sequence[Row]) -> str:

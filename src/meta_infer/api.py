@@ -44,7 +44,7 @@ from meta_infer.report.build_report import (
     target_of,
 )
 from meta_infer.report.limits import build_aims
-from meta_infer.report.search_report import search_rows
+from meta_infer.report.search_report import found_rows, search_rows
 from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
@@ -149,7 +149,8 @@ def _journey(config: BuildConfig, trace: Trace, board: Board | None) -> BuildRes
         report = build_report(config, chip, targets, trace)
         figures["package_bytes"] = write_package(
             config.package_path, [target.code for target in targets], tests=tests, report=report,
-            lock=build_lock(targets), config=config.as_yaml(), threads=config.threads)
+            lock=build_lock(targets), config=config.as_yaml(),
+            threads=config.threads or next((rows["threads"] for rows in trace.searches), None))
         report |= {"searches": list(trace.searches)} if trace.searches else {}
     if config.stop_after == "package" or reference is None:
         return BuildResult(config.package_path, report, trace)
@@ -205,10 +206,10 @@ def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variant
         return guessed_plan(plan, lambda: make_space(graph, host, variants, disabled), host, backend_for(host), aims,
                             tune_points(graph), pins.keeps)
     request = SearchRequest(config.search_mode, config.search_seconds, config.tune_at, config.threads, config.seed,
-                            aims)
-    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, pins.keeps,
-                        board)
-    trace.searches.append(search_rows(found.story) | target_of(config, host))
+                            aims, (*config.pin, *config.exclude))
+    found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, search_rows,
+                        pins.keeps, board)
+    trace.searches.append(found_rows(found) | target_of(config, host))
     return found.plan
 
 

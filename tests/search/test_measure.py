@@ -138,7 +138,7 @@ def test_groups_are_told_of_as_they_end() -> None:
     measure_groups(groups, found.append, patience=5.0, **FEW)
     assert [[m.name for m in group] for group in found] == [[c.name for c in group] for group in groups]
     assert all(m.ok != m.name.startswith("crash") for group in found for m in group)
-    assert all(m.rounds <= 4 for group in found for m in group), "no group runs twice; one before a crash has a turn more"
+    assert all(m.rounds <= 4 for group in found for m in group), "no group runs twice, but for a turn before a crash"
     told: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         measure_groups([groups[0], groups[3]], lambda group: (told.append(group[0].name), _interrupt()), **FEW)

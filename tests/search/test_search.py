@@ -12,6 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from meta_infer import api
 from meta_infer.library.store import Library
+from meta_infer.report.search_report import THIS_RUN
+from meta_infer.runtime.cpu import available_cores
 from meta_infer.support.errors import MetaInferError, UsageError
 
 
@@ -65,9 +67,13 @@ def test_a_second_build_times_nothing_and_a_replay_gives_the_same_bytes(
         assert {"plan", "reorder"} & {s.kernel for s in known.samples()}
 
     second = build(model, "second.bin")
-    with Library.open(library) as known:
-        assert known.counts().samples == count, "everything was known"
+    assert second.report["searches"][0][THIS_RUN]["since"] and not story[THIS_RUN].get("since")
     assert choices(second) == choices(first)
+    assert story["threads"] in (1, 2, 4, 8, 16, available_cores())
+    third = build(model, "third.bin", pin=["a.algo=conv_direct"])
+    with Library.open(library) as known:
+        assert known.counts().samples >= count
+    assert third.report["searches"][0][THIS_RUN]["from_library"] > 0, "another question, with known times"
 
     assert first.path is not None
     built = first.path.read_bytes()

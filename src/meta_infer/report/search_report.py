@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from meta_infer.report.aims import outcome_rows
+from meta_infer.search.remembered import PlanFound
 from meta_infer.search.story import Story
 
 THIS_RUN = "this_run"
@@ -34,6 +35,13 @@ def search_rows(story: Story) -> dict[str, Any]:
         "outcome": outcome_rows(story.outcome),
         THIS_RUN: {"timed": story.timed, "from_library": story.recalled, "groups_from_elsewhere": story.taken_over},
     }
+
+
+def found_rows(found: PlanFound) -> dict[str, Any]:
+    """Those of a search, or of the earlier one that had answered the same question."""
+    if not found.since:
+        return found.rows
+    return found.rows | {THIS_RUN: {"timed": 0, "from_library": 0, "groups_from_elsewhere": 0, "since": found.since}}
 
 
 def of_every_run(rows: dict[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,9 @@ def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
     """From how many combinations to how many timed, and how wrong guesses were."""
     here = rows.get(THIS_RUN)
     source = ""
-    if here:
+    if here and here.get("since"):
+        source = f"; nothing now: the plan is that of a search at {here['since']}"
+    elif here:
         source = f" ({here['timed']} now, {here['from_library']} from the library)"
     lines = [
         f"search: {count_text(rows['combinations'])} combinations of kernels and knobs for {rows['distinct_groups']} "
@@ -77,6 +79,8 @@ def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
     before = f"{rows['guess_error_uncorrected']:.0%} off, " if "guess_error_uncorrected" in rows else ""
     lines.append(f"guesses of what was timed were {before}{rows['guess_error']:.0%} once corrected by it (median)")
     lines.append(f"by these times no plan is more than {rows['gap']:.1%} quicker")
+    if rows.get("threads"):
+        lines.append(f"threads of the package, unless a run names others: {rows['threads']}")
     moves = rows.get("moves", {})
     if moves:
         lines.append("rewrites that the plan took: " + ", ".join(f"{count} x {name}" for name, count in moves.items()))

@@ -10,22 +10,29 @@ from dataclasses import dataclass
 class Budget:
     """seconds  for measuring, as a backstop: what a search does depends on times only where it runs into this
     rivals   ways of each distinct group that are timed in the fine stage
+    counted  times as many are lowered, for the cost model to choose them from
     slack    times the least guess that a way may be guessed to take and still be timed
     keep     ways of each distinct group that the coarse stage leaves
     tries    ways of each distinct group that are timed in the finetune stage
+    in_place whether the plan is run with a clock around every group, and solved again with what that tells
     plans    whole plans that are built and timed against each other at the end
     """
 
     seconds: float
     rivals: int
+    counted: int
     slack: float
     keep: int
     tries: int
+    in_place: bool
     plans: int
 
 
 BUDGETS: Mapping[str, Budget] = {
-    "fast": Budget(seconds=40, rivals=3, slack=1.3, keep=8, tries=0, plans=2),
-    "balanced": Budget(seconds=180, rivals=5, slack=1.5, keep=16, tries=12, plans=5),
-    "thorough": Budget(seconds=1800, rivals=12, slack=2.0, keep=48, tries=60, plans=5),
+    "fast": Budget(seconds=40, rivals=2, counted=2, slack=1.3,
+                   keep=8, tries=0, in_place=False, plans=2),
+    "balanced": Budget(seconds=180, rivals=5, counted=3, slack=1.5,
+                       keep=16, tries=12, in_place=True, plans=5),
+    "thorough": Budget(seconds=1800, rivals=12, counted=3, slack=2.0,
+                       keep=48, tries=60, in_place=True, plans=5),
 }

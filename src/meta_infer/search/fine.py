@@ -26,8 +26,6 @@ from meta_infer.search.ways import Way, way_of
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
-_COUNTED = 3
-"""Times the number of ways that will be timed that the cost model is asked of."""
 _SECONDS_PER_BYTE = 1.5e-10
 """A conversion's guess, reading and writing within the caches."""
 
@@ -130,7 +128,7 @@ class Market:
         return found
 
 
-def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float) -> Solved:
+def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float, counted: int = 1) -> Solved:
     """Times the parts of the best plan, `rivals` of each, and solves again, until all its parts are timed.
 
     Raises TimeOver at the time `until` (time.monotonic).
@@ -141,7 +139,7 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         conversions = market.conversions_of(solved) - market.conversions.keys()
         parts = market.parts(solved).values()
         for site, way, _ in parts:
-            _count(site, way, market, timer, rivals, slack)
+            _count(site, way, market, timer, rivals, counted, slack)
         wanted = [(site, _promising(site, way, market.guesses, rivals, slack)) for site, way, _ in parts]
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:
@@ -154,14 +152,15 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             timer.time(batch)
 
 
-def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, slack: float) -> None:
+def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, counted: int, slack: float) -> None:
     """Ranks the best guesses of a site by the cost model, where there are more than will be timed.
 
     The model sees what lowered kernels do, which tells ways of one group apart better than what kernels state. Their
     level stays: other ways of the site, and other sites, keep their guesses; so do kernels of users, in which the model
     sees nothing.
     """
-    if site.first or any(known.is_counted or known.measured is not None for known in site.ways.values()):
+    is_seen = any(known.is_counted or known.measured is not None for known in site.ways.values())
+    if counted == 1 or site.first or is_seen:
         return
     guessed = {way: market.guesses.corrected(way, known) for way, known in site.ways.items()}
     least = min(guessed.values())
@@ -169,7 +168,7 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, s
     if len(near) <= rivals:
         return
     asked = sorted((way for way in near if not rival_digest(way.kernel)),
-                   key=lambda way: (guessed[way], way))[:_COUNTED * rivals]
+                   key=lambda way: (guessed[way], way))[:counted * rivals]
     if not asked:
         return
     predicted = {way: timer.predicted(market.cost, site, way) for way in asked}

@@ -68,8 +68,8 @@ def locked_plan(graph: Graph, choices: Sequence[Mapping[str, Any]], what: str, p
             return []
         variant = variant_as(wanted[key], offer.group, offer.variants, profile)
         if variant is None and wanted[key].kernel not in [kernel.name for kernel in all_kernels()]:
-            raise InputError(f"takes kernel {wanted[key].kernel!r} for {offer.group.label}, which is none of meta-infer's",
-                             what=what, hint="give the file that holds it: --custom FILE")
+            raise InputError(f"takes kernel {wanted[key].kernel!r} for {offer.group.label}, which is none of "
+                             "meta-infer's", what=what, hint="give the file that holds it: --custom FILE")
         if variant is None:
             raise InputError(f"asks for {wanted[key]} to compute {offer.group.label}, which this version does not have",
                              what=what, hint="leave --replay out, or build with the version that the lock names")

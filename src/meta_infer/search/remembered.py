@@ -11,76 +11,72 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.graph_text import print_graph
 from meta_infer.ir.group import Plan
 from meta_infer.library.plans import FoundPlan
-from meta_infer.library.store import Library
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.experience import capabilities
 from meta_infer.search.locked import locked_choices, locked_plan
 from meta_infer.search.measure_protocol import VERSION
+from meta_infer.search.timing import Timer
 from meta_infer.support.errors import InputError, LibraryUnwritableError
 
 _CONTENTS = re.compile(r"= #[0-9a-f]{16}$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Question:
-    """What decides the plan of a search, but for its effort: `text` is hashed."""
+class PlanFound:
+    """The plan that won, the number of threads that it is for, and what the report says of the search.
 
-    text: str
-    model: str
-    isa: str
-    cpu: str
+    `since` says when it was found, where an earlier search had answered the same question, and is empty else.
+    """
+
+    plan: Plan
     threads: int
-    compiler: str
-
-    @property
-    def key(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+    rows: dict[str, Any]
+    since: str = ""
 
 
-def question(graph: Graph, profile: Profile, cpu: str, threads: int, compiler: str,
-             asked: Sequence[object]) -> Question:
-    """`asked` are the user's choices: limits, pins, passes left out, sizes at which the model is timed."""
-    parts = [_CONTENTS.sub("= #", print_graph(graph)), capabilities(profile), cpu, str(threads), compiler, str(VERSION),
-             *map(repr, asked)]
-    return Question("\0".join(parts), graph.name, str(profile.isa), cpu, threads, compiler)
+def question(graph: Graph, timer: Timer, asked: Sequence[object]) -> str:
+    """A hash of all that decides the plan of a search, but for its effort. `asked` are the user's choices: threads,
+    limits, pins, passes left out."""
+    parts = [_CONTENTS.sub("= #", print_graph(graph)), capabilities(timer.profile), timer.cpu, timer.compiler,
+             str(VERSION), repr(timer.points), *map(repr, asked)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def remember(library: Library | None, asked: Question, mode: str, plan: Plan, whole: str,
-             told: Mapping[str, Any]) -> None:
-    """Keeps what a completed search found; `whole` is the key of the plan's time, `told` what the report says."""
-    if library is None or not library.writable:
+def remember(timer: Timer, asked: str, mode: str, found: PlanFound) -> None:
+    """Keeps what a completed search found, where the library can be written."""
+    if timer.library is None or not timer.library.writable:
         return
-    found = FoundPlan(asked.key, mode, json.dumps(locked_choices(plan)), json.dumps(told), whole, asked.model,
-                      asked.isa, asked.cpu, asked.threads, VERSION, asked.compiler)
+    row = FoundPlan(asked, mode, json.dumps(locked_choices(found.plan)), json.dumps(found.rows),
+                    timer.build(found.plan).key, found.plan.graph.name, str(timer.profile.isa), timer.cpu,
+                    found.threads, VERSION, timer.compiler)
     try:
-        library.keep_plan(found)
+        timer.library.keep_plan(row)
     except LibraryUnwritableError:
         return                                                  # the timer has said so
 
 
-def recall(library: Library | None, asked: Question, mode: str, graph: Graph, profile: Profile, variants: Variants,
-           disabled: frozenset[str], whole_of: Callable[[Plan], str]) -> tuple[Plan, dict[str, Any], str] | None:
-    """(plan, what the report said, when it was found) of a search of this effort or more, if its code is still the
-    same: `whole_of` gives the key of a plan's time."""
+def recall(timer: Timer, asked: str, mode: str, graph: Graph, variants: Variants,
+           disabled: frozenset[str]) -> PlanFound | None:
+    """What a search of this effort or more has found, if its code is still the same."""
+    library = timer.library
     if library is None:
         return None
-    plans, modes = library.plans(asked.key), list(BUDGETS)
-    for found in (plans[one] for one in reversed(modes[modes.index(mode):]) if one in plans):
+    plans, modes = library.plans(asked), list(BUDGETS)
+    for row in (plans[one] for one in reversed(modes[modes.index(mode):]) if one in plans):
         try:
-            plan = locked_plan(graph, json.loads(found.choices), "the library", profile, variants, disabled)
+            plan = locked_plan(graph, json.loads(row.choices), "the library", timer.profile, variants, disabled)
         except InputError:
             continue                                            # a kernel that is gone, or has other variants
-        whole = whole_of(plan)
-        if whole == found.whole and whole in library.known([whole]):
-            return plan, json.loads(found.told), found.made
+        whole = replace(timer.build(plan), threads=row.threads).key
+        if whole == row.whole and whole in library.known([whole]):
+            return PlanFound(plan, row.threads, json.loads(row.told), row.made)
     return None

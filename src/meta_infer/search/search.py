@@ -61,7 +61,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         story.taken_over = take_over(sites.values(), timer.library, profile, timer.cpu, guesses, keeps)
     try:
         on_stage("fine")
-        solved = fine(market, timer, rivals=budget.rivals, slack=budget.slack, until=until)
+        solved = fine(market, timer, rivals=budget.rivals, counted=budget.counted, slack=budget.slack, until=until)
         on_stage("finetune")
         finetune(market, timer, profile, solved, tries=budget.tries, until=until)
         solved = fine(market, timer, rivals=1, slack=budget.slack, until=until)
@@ -69,10 +69,12 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         story.ended = str(over)
         guesses.learn(sites.values())
         solved = market.solve()
-    on_stage("in place")
-    more = time.monotonic() + _CORRECTIONS * budget.seconds
-    plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=max(until, more))
-    solved, story.context = plans[-1], tuple(steps)
+    plans = [solved]
+    if budget.in_place:
+        on_stage("in place")
+        more = time.monotonic() + _CORRECTIONS * budget.seconds
+        plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=max(until, more))
+        solved, story.context = plans[-1], tuple(steps)
     tell_prices(story, market, solved)
 
     on_stage("whole plans")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from meta_infer.backends.base import Backend
 from meta_infer.hardware.device import Board
@@ -12,18 +13,22 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.group import Plan
 from meta_infer.library.store import Library
+from meta_infer.runtime.cpu import available_cores
 from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.baseline import baseline_plan
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.guesses import roofline_model
+from meta_infer.search.remembered import PlanFound, question, recall, remember
 from meta_infer.search.search import search
 from meta_infer.search.space import make_space
-from meta_infer.search.story import Searched
+from meta_infer.search.story import Searched, Story
+from meta_infer.search.thread_count import best_threads
 from meta_infer.search.time_left import TimeLeft, seconds_left
 from meta_infer.search.timing import Timer
 from meta_infer.search.tune_points import tune_points
+from meta_infer.search.whole import Inputs
 from meta_infer.support.switches import read_switches
 from meta_infer.support.trace import Trace
 from meta_infer.verify.samples import random_inputs
@@ -31,7 +36,8 @@ from meta_infer.verify.samples import random_inputs
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a build asks of its search; fields as in BuildConfig."""
+    """What a build asks of its search; fields as in BuildConfig, but for `chosen`: all else that the user has chosen
+    and that bears on the plan, as texts."""
 
     mode: str
     seconds: float | None = None
@@ -39,22 +45,21 @@ class SearchRequest:
     threads: int | None = None
     seed: int = 0
     aims: Aims = NO_AIMS
+    chosen: tuple[str, ...] = ()
 
 
 def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend, variants: Variants,
-                disabled: frozenset[str], request: SearchRequest, trace: Trace, keeps: Keeps = anything,
-                board: Board | None = None) -> Searched:
+                disabled: frozenset[str], request: SearchRequest, trace: Trace,
+                rows_of: Callable[[Story], dict[str, Any]], keeps: Keeps = anything,
+                board: Board | None = None) -> PlanFound:
     """The best plan that a search in `request.mode` finds; `default` is the one without a search.
 
     Times go into the experience library, and come from there alone with META_INFER_MEASURE=replay. They are taken on
-    this machine, or on a connected `board`.
-    Raises UsageError, UnsupportedError, ToolchainError.
+    this machine, or on a connected `board`. A question that a search has answered before is not searched again.
+    `rows_of` tells a search as the report has it. Raises UsageError, UnsupportedError, ToolchainError.
     """
     switches = read_switches()
     is_replay = switches.measure == "replay"
-    budget = BUDGETS[request.mode]
-    if request.seconds is not None:
-        budget = replace(budget, seconds=request.seconds)
     points = tune_points(graph, request.tune_at)
     with ExitStack() as stack:
         library = (Library.open_to_read(switches.library) if is_replay
@@ -62,13 +67,33 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
         if library is not None:
             stack.enter_context(library)
         timer = Timer(backend, profile, points, request.threads or 1, library=library, is_replay=is_replay,
-                      warn=trace.warn, board=board)
-        left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals))
-        timer.on_time = _progress(timer, left, trace)
-        space = make_space(graph, profile, variants, disabled)
+                      board=board, warn=trace.warn)
+        asked = question(graph, timer, (request.threads, request.aims, *sorted(disabled), *request.chosen))
+        trace.on_step("search, known plans")
+        if not is_replay and (known := recall(timer, asked, request.mode, graph, variants, disabled)) is not None:
+            return known
         inputs = [random_inputs(graph, point, request.seed) for point in points]
-        return search(space, default, profile, roofline_model(profile), timer, budget, inputs, request.aims,
-                      keeps, baseline_plan(graph, profile, variants, disabled), _stages(left, trace), left.wants)
+        if request.threads is None:
+            trace.on_step("search, number of threads")
+            processors = board.profile.cores if board else available_cores()
+            timer = replace(timer, threads=best_threads(default, timer, inputs, processors))
+        found = _searched(graph, default, variants, disabled, request, timer, inputs, keeps, trace)
+        answer = PlanFound(found.plan, timer.threads, rows_of(found.story) | {"threads": timer.threads})
+        if not found.story.ended and not is_replay:
+            remember(timer, asked, request.mode, answer)
+        return answer
+
+
+def _searched(graph: Graph, default: Plan, variants: Variants, disabled: frozenset[str], request: SearchRequest,
+              timer: Timer, inputs: Inputs, keeps: Keeps, trace: Trace) -> Searched:
+    profile, budget = timer.profile, BUDGETS[request.mode]
+    if request.seconds is not None:
+        budget = replace(budget, seconds=request.seconds)
+    left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals))
+    timer.on_time = _progress(timer, left, trace)
+    space = make_space(graph, profile, variants, disabled)
+    return search(space, default, profile, roofline_model(profile), timer, budget, inputs, request.aims, keeps,
+                  baseline_plan(graph, profile, variants, disabled), _stages(left, trace), left.wants)
 
 
 def _stages(left: TimeLeft, trace: Trace) -> Callable[[str], None]:

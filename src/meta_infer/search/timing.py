@@ -119,11 +119,11 @@ class Timer:
     warn: Callable[[str], None] = lambda text: None
     timed: int = 0
     recalled: int = 0
-    _built: dict[tuple[tuple[str, Way], ...], Built] = field(default_factory=dict)
-    _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict)
-    _seen: dict[tuple[str, ...], Known] = field(default_factory=dict)
     cpu: str = ""
-    _compiler: str = field(default_factory=lambda: find_compiler().version)
+    compiler: str = field(default_factory=lambda: find_compiler().version)
+    _built: dict[tuple[tuple[str, Way], ...], Built] = field(default_factory=dict, init=False)
+    _jobs: dict[tuple[str, Way], _Job] = field(default_factory=dict, init=False)
+    _seen: dict[tuple[str, ...], Known] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.cpu = self.cpu or measured_cpu(self.board)
@@ -290,7 +290,7 @@ class Timer:
         return self._described(name, points, Sample("reorder", "reorder", op="Reorder", group=name))
 
     def _described(self, name: str, points: tuple[Uncompiled, ...], sample: Sample) -> _Job:
-        return _Job(name, points, replace(sample, compiler=self._compiler), self.profile, self.threads, self.cpu)
+        return _Job(name, points, replace(sample, compiler=self.compiler), self.profile, self.threads, self.cpu)
 
 
 def _together(points: Sequence[Measurement]) -> list[float]:
