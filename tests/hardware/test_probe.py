@@ -76,6 +76,20 @@ def test_a_system_that_states_nonsense(tmp_path: Path) -> None:
     assert len(profile.warnings) == 3
 
 
+def test_what_a_processor_without_a_name_is_called(tmp_path: Path) -> None:
+    """Times of two boards must not be taken for each other's: the board's model, and the numbers of its cores."""
+    cores = "".join(f"processor\t: {i}\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n"
+                    for i, part in enumerate(("0xd05", "0xd0b", "0xd05")))
+    tree = make_system(tmp_path / "tree", {"proc/cpuinfo": cores, "proc/device-tree/model": "Board 5\0"})
+    assert probed(tree, architecture="aarch64").chip.description == "Board 5, cores 0x41/0xd05 0x41/0xd0b"
+    named = make_system(tmp_path / "named", {"proc/cpuinfo": cores + "Hardware\t: X\nModel\t\t: Board 4 Rev 1\n"})
+    assert probed(named, architecture="aarch64").chip.description == "Board 4 Rev 1, cores 0x41/0xd05 0x41/0xd0b"
+    riscv = make_system(tmp_path / "riscv", {"proc/cpuinfo": "hart\t: 0\nisa\t: rv64imafdc\nuarch\t: maker,u74\n\n"})
+    assert probed(riscv, architecture="riscv64").chip.description == "maker,u74"
+    bare = make_system(tmp_path / "bare", {"proc/cpuinfo": "processor\t: 0\nFeatures\t: fp asimd\n\n"})
+    assert probed(bare, architecture="aarch64").chip.description is None
+
+
 def test_an_arm_system(tmp_path: Path) -> None:
     text = "processor\t: 0\nFeatures\t: fp asimd asimddp crc32\nCPU part\t: 0xd0b\n\n"
     profile = probed(make_system(tmp_path, {"proc/cpuinfo": text}), architecture="aarch64")

@@ -15,11 +15,11 @@ _FILES = (
     "/sys/devices/system/cpu/cpu*/cache/index*/type", "/sys/devices/system/cpu/cpu*/cache/index*/size",
     "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq", "/sys/fs/cgroup/cpu.max", "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/cpu*/cpu.cfs_*_us", "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-    '"/sys/fs/cgroup$group/cpu.max"', '"/sys/fs/cgroup$group/memory.max"',
 )
 _SCRIPT = (
-    "group=$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null); "
-    f'echo "{_MARK}architecture"; uname -m; for f in {" ".join(_FILES)}; do '
+    "groups=; g=$(sed -n 's/^0:://p' /proc/self/cgroup 2>/dev/null); "
+    'while [ "${g%/}" ]; do groups="$groups /sys/fs/cgroup$g/cpu.max /sys/fs/cgroup$g/memory.max"; g=${g%/*}; done; '
+    f'echo "{_MARK}architecture"; uname -m; for f in {" ".join(_FILES)} $groups; do '
     f'if [ -r "$f" ]; then echo; echo "{_MARK}$f"; cat "$f"; fi; done'
 )
 

@@ -18,7 +18,7 @@ from meta_infer.runtime.reader import Package
 from meta_infer.runtime.sources import PLACED_SOURCES, TURNS_SOURCES
 from meta_infer.search.in_place import FEWEST_ROUNDS
 
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 _SLACK = 15.0
 
 
