@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Variant
 from meta_infer.ir.group_text import structure_hash
-from meta_infer.search.space import Offer, Space
+from meta_infer.search.space import Offer, Space, renamed
 from meta_infer.search.ways import Way, variant_as, way_of
 
 
@@ -82,6 +82,7 @@ class Translated:
     def __init__(self, sites: Mapping[str, Site], profile: Profile) -> None:
         self._sites, self._profile = sites, profile
         self._variants: dict[tuple[frozenset[str], Way], Variant | None] = {}
+        self._kinds: dict[tuple[Hashable, Way], tuple[Group, Variant | None]] = {}
 
     def ways(self, offer: Offer) -> Iterator[tuple[Variant, Way, Known]]:
         """Every way of the offer's site as a variant of its own group."""
@@ -99,5 +100,13 @@ class Translated:
         if key not in self._variants:
             site = self._sites[offer.text]
             own = site.ways[way].variant if way in site.ways and site.group is offer.group else None
-            self._variants[key] = own or variant_as(way, offer.group, offer.variants, self._profile)
+            self._variants[key] = own or self._as_its_kind(offer, way)
         return self._variants[key]
+
+    def _as_its_kind(self, offer: Offer, way: Way) -> Variant | None:
+        """Worked out for the first offer of a kind; others have it under their own names."""
+        key = offer.kind or offer.covers, way
+        if key not in self._kinds:
+            self._kinds[key] = offer.group, variant_as(way, offer.group, offer.variants, self._profile)
+        group, variant = self._kinds[key]
+        return variant if variant is None or group is offer.group else renamed(variant, group, offer.group)

@@ -7,7 +7,7 @@ with its kernel's own knobs; how many others its knobs span is counted without l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -45,7 +45,7 @@ class Offer:
 
     `text` is that of all groups like it. Where a move of the space has made some of its nodes, `move` is its place
     among the moves and `moved` the keys of these nodes. `combinations` counts what the variants and their knobs span,
-    feasible or not.
+    feasible or not. Offers of one `kind` have the same variants but for the names of their values.
     """
 
     group: Group
@@ -55,6 +55,7 @@ class Offer:
     combinations: int = 1
     move: int | None = None
     moved: frozenset[str] = frozenset()
+    kind: Hashable = None
 
     @property
     def key(self) -> str:
@@ -115,9 +116,10 @@ def make_space(graph: Graph, profile: Profile, variants: Variants, disabled: fro
             offer = Offer(group, group_text(group), level, (), move=move, moved=moved & set(map(key_of, group.nodes)))
             if offer.covers in found or (move is not None and not offer.moved):
                 continue
-            offered, count = catalogue.variants(group, offer.text)
+            kind = catalogue.kind(group, offer.text)
+            offered, count = catalogue.variants(group, kind)
             if offered:
-                found[offer.covers] = replace(offer, variants=offered, combinations=count)
+                found[offer.covers] = replace(offer, variants=offered, combinations=count, kind=kind)
 
     for level, groups in _covers(graph, disabled, root, levels):
         add(groups, level)
@@ -182,19 +184,22 @@ class _Catalogue:
 
     def __init__(self, profile: Profile, variants: Variants) -> None:
         self._profile, self._variants = profile, variants
-        self._known: dict[object, tuple[Group, tuple[Variant, ...], int]] = {}
-        self._contents: dict[int, object] = {}
+        self._known: dict[Hashable, tuple[Group, tuple[Variant, ...], int]] = {}
+        self._contents: dict[int, Hashable] = {}
 
-    def variants(self, group: Group, text: str) -> tuple[tuple[Variant, ...], int]:
-        """What computes a group of this text, and how many combinations that spans."""
-        key = text, tuple(self._content(array) for array in group.constants.values())
-        if key not in self._known:
+    def kind(self, group: Group, text: str) -> Hashable:
+        """What variants of a group of this text depend on, of all but names."""
+        return text, tuple(self._content(array) for array in group.constants.values())
+
+    def variants(self, group: Group, kind: Hashable) -> tuple[tuple[Variant, ...], int]:
+        """What computes a group of this kind, and how many combinations that spans."""
+        if kind not in self._known:
             offered = offered_variants(group, self._profile, self._variants)
-            self._known[key] = group, offered, combinations(group, offered, self._profile)
-        first, offered, count = self._known[key]
-        return (offered if first is group else tuple(_renamed(v, first, group) for v in offered)), count
+            self._known[kind] = group, offered, combinations(group, offered, self._profile)
+        first, offered, count = self._known[kind]
+        return (offered if first is group else tuple(renamed(v, first, group) for v in offered)), count
 
-    def _content(self, array: np.ndarray) -> object:
+    def _content(self, array: np.ndarray) -> Hashable:
         """What variants may depend on of a constant's elements: integers, and whether floats fit half precision."""
         if id(array) not in self._contents:
             if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
@@ -205,7 +210,7 @@ class _Catalogue:
         return self._contents[id(array)]
 
 
-def _renamed(variant: Variant, old: Group, new: Group) -> Variant:
+def renamed(variant: Variant, old: Group, new: Group) -> Variant:
     """A variant of `old` as one of `new`, which is like it."""
     inputs, outputs = dict(zip(old.inputs, new.inputs, strict=True)), dict(zip(old.outputs, new.outputs, strict=True))
     return replace(variant, inputs={inputs[name]: layout for name, layout in variant.inputs.items()},

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
 from meta_infer.kernels.blocked import operand_layouts
-from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knobs_of, refusal
+from meta_infer.kernels.conv.conv_knobs import Problem, Tiling, knob_values, knobs_of, refusal
 from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of, extra_inputs
 from meta_infer.kernels.conv.conv_tile import OutTiles
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
@@ -58,7 +58,7 @@ class TiledConv(ABC):
 
     @property
     def knob_values(self) -> Mapping[str, KnobValue]:
-        return asdict(self.tiling)
+        return knob_values(self.tiling)
 
     @property
     @abstractmethod
@@ -141,9 +141,9 @@ def form_kernel(kernel: str, forms: Mapping[str, Form], *, takes_plain: bool = F
         return found
 
     def tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profile: Profile) -> Variant | Refusal:
-        full = {**variant.knobs, **values}
-        default = planned(known(group), variant.name, profile)
-        tuned = planned(known(group), variant.name, profile, full)
+        full, conv = {**variant.knobs, **values}, known(group)
+        default = planned(conv, variant.name, profile)
+        tuned = planned(conv, variant.name, profile, full)
         refused = refusal(default.problem, tuned.tiling, default.tiling)
         refused = refused or forms[variant.name].unfit(tuned, default, profile)
         return replace(refused, knobs=full) if refused else variant_of(group, tuned, variant.name)

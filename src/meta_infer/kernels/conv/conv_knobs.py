@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from meta_infer.kernels.conv.conv_tile import OutTiles, most_columns, out_tiles, step_cycles
 from meta_infer.kernels.kernel import Knob, KnobValue, Reason, Refusal
@@ -44,6 +44,10 @@ class Tiling:
 
 
 NAMES = tuple(field.name for field in fields(Tiling))
+
+
+def knob_values(tiling: Tiling) -> dict[str, KnobValue]:
+    return {name: getattr(tiling, name) for name in NAMES}
 
 
 def tiling_of(knobs: Mapping[str, KnobValue]) -> Tiling:
@@ -118,11 +122,11 @@ def refusal(problem: Problem, tiling: Tiling, default: Tiling) -> Refusal | None
     if tiling == default:
         return None
     found = _unfit(problem, tiling, default)
-    return None if found is None else Refusal(asdict(tiling), *found)
+    return None if found is None else Refusal(knob_values(tiling), *found)
 
 
 def _unfit(problem: Problem, tiling: Tiling, default: Tiling) -> tuple[Reason, str] | None:
-    if min(asdict(tiling)[name] for name in NAMES[:6]) < 1:
+    if min(getattr(tiling, name) for name in NAMES[:6]) < 1:
         return "shape", "a size below one"
     if tiling.vectors > problem.out_blocks:
         return "shape", f"{tiling.vectors} of {problem.out_blocks} output blocks"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class ConvShape:
 
     @property
     def taps(self) -> int:
-        return int(np.prod(self.kernel))
+        return prod(self.kernel)
 
     @property
     def is_depthwise(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 
 from meta_infer.hardware.profile import Profile
@@ -47,6 +47,7 @@ def simd_registers(profile: Profile) -> int:
     return profile.vector_registers if profile.has_fma else profile.vector_registers - 1
 
 
+@cache
 def most_columns(vectors: int, registers: int) -> int:
     """The widest tile for `vectors` blocks: accumulators, the smaller side's operands and one more fit."""
     fitting = [t for t in range(1, _MOST_COLUMNS + 1) if vectors * t + min(vectors, t) + 1 <= registers]
@@ -85,6 +86,7 @@ class OutTiles:
         return tuple(run.vectors for run in self.runs for _ in range(run.count))
 
 
+@cache
 def out_tiles(blocks: int, most: int, registers: int, columns: int = _MOST_COLUMNS) -> OutTiles:
     """`blocks` output blocks in tiles of at most `most` blocks and `columns` columns."""
     sizes = split_evenly(blocks, most)
