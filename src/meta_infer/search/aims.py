@@ -19,8 +19,8 @@ from meta_infer.support.errors import ProfileError
 BALANCED: Mapping[str, float] = {"seconds": 0.5, "bytes": 0.25, "joules": 0.25}
 """Shares of the objective 'balanced'; where a profile states no power, that of joules goes to the others in kind."""
 
-_SLACK = 1e-6
-"""By how much of a joule's worth a later goal may be worse in an earlier one: rounding of costs to whole units."""
+_SLIGHT = 1e-3
+"""The weight of time beside energy where it only decides between equals."""
 
 Solve = Callable[[Goal, Limits], Solved]
 
@@ -81,21 +81,23 @@ def _main_memory(chip: Profile) -> str:
 
 
 def solve_for(objective: str, solve: Solve, limits: Limits = NO_LIMITS, weighs_energy: bool = False) -> Solved:
-    """The best plan for an objective: one goal after the other, each within what the ones before have reached.
+    """The best plan for an objective; for 'memory' least memory, then least energy and time of what takes no more.
 
     The gap is that of the first goal. Raises what `solve(goal, limits)` does.
     """
-    goals = {"latency": [LATENCY], "energy": [ENERGY],
-             "memory": [MEMORY, *([ENERGY] if weighs_energy else []), LATENCY]}
     if objective == "balanced":
         return solve(balanced(solve(LATENCY, limits), weighs_energy), limits)
-    first = found = solve(goals[objective][0], limits)
-    for goal in goals[objective][1:]:
-        limits = replace(limits, memory_bytes=first.bytes)
-        if goal is LATENCY and weighs_energy:
-            limits = replace(limits, joules=found.joules * (1 + _SLACK))
-        found = solve(goal, limits)
-    return replace(found, objective=first.objective, bound=first.bound)
+    if objective != "memory":
+        return solve(ENERGY if objective == "energy" else LATENCY, limits)
+    first = solve(MEMORY, limits)
+    least = solve(_then(first) if weighs_energy else LATENCY, replace(limits, memory_bytes=first.bytes))
+    return replace(least, objective=first.objective, bound=first.bound)
+
+
+def _then(found: Solved) -> Goal:
+    """Least energy, and of plans that take as much the quickest: one goal, for limits that just fit are hard to prove.
+    """
+    return replace(ENERGY, seconds=_SLIGHT * found.joules / found.seconds if found.seconds else 0.0)
 
 
 def nearest(objective: str, solve: Solve, limits: Limits, weighs_energy: bool = False) -> Solved:
