@@ -92,3 +92,11 @@ def test_floor_of_a_network() -> None:
     assert done.returncode == 1 and "nothing:" in done.stderr
     lines = done.stdout.splitlines()
     assert any("between commands" in line for line in lines) and all(len(line) <= 100 for line in lines)
+
+
+def test_what_a_search_takes_before_it_times() -> None:
+    done = run_script("search.py", "digits", "--solve-only", "--json")
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout)["rows"]:
+        assert row["combinations"] > row["looked_at"] >= row["kept"] > 0 and row["choices"] > 0
+        assert 0 <= row["gap"] < 1e-6
