@@ -72,6 +72,12 @@ def test_an_ended_search_says_that_another_build_goes_on() -> None:
     assert "it ended early: the time for measuring is over; a second build goes on from here" in printed(False, ended)
 
 
+def test_levels_that_were_left_out_are_said_to_be() -> None:
+    large = story()
+    large.levels = ()
+    assert "levels of fusion are not compared" in printed(False, large)
+
+
 def test_a_search_of_nothing_prints_as_well() -> None:
     assert "0 combinations" in printed(verbose=True, of=Story())
 

@@ -49,6 +49,8 @@ def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[Rendera
     parts: list[RenderableType] = [*map(Text, lines), ""]
     if rows.get("fusion_levels"):
         parts += [levels_table(rows["fusion_levels"]), ""]
+    elif rows["groups"]:
+        parts += [Text("levels of fusion are not compared: solving each takes long in a model of this size"), ""]
     parts += [plans_table(rows["plans"]), ""]
     if verbose and rows.get("heaviest"):
         parts += [Text("where the time goes, and what was chosen over what (?: guessed, not timed):"),
