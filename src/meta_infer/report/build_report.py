@@ -26,7 +26,9 @@ from meta_infer.report.pooled import pooled_rows
 from meta_infer.report.search_report import of_every_run
 from meta_infer.search.aims import Aims
 from meta_infer.search.built import memory_bytes
+from meta_infer.search.guessed import guessed_joules
 from meta_infer.search.locked import locked_choices
+from meta_infer.search.tune_points import tune_points
 from meta_infer.search.ways import way_of
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
@@ -129,6 +131,8 @@ def target_aims(config: BuildConfig, chip: Profile, aims: Aims, target: BuiltTar
     """What a target aimed at and came to; times of this machine say nothing of a chip without a code generator."""
     name = target_of(config, target.host).get("target")
     found = next((rows["outcome"] for rows in trace.searches if rows.get("target") == name and chip.backend), None)
+    if found is None and (aims.joules is not None or aims.objective in ("energy", "balanced")):
+        found = {"energy_j": guessed_joules(target.plan, target.host, aims, tune_points(target.plan.graph))}
     return aims_rows(config, aims, memory_bytes(target.code.program, target.code.memory), found)
 
 

@@ -43,9 +43,20 @@ def guessed_plan(default: Plan, make: Callable[[], Space], profile: Profile, bac
     return solve_within(market, aims, weigher(backend, profile, aims)).plan
 
 
+def guessed_joules(plan: Plan, profile: Profile, aims: Aims, points: Points = ({},)) -> float | None:
+    """Joules of a run at guessed times, a mean over the points; None where the profile states no power."""
+    energy = aims.at(tuple(points)).energy
+    if energy is None:
+        return None
+    return energy.plan(plan, _seconds(plan, Guesses(roofline_model(profile), points))) / len(points)
+
+
+def _seconds(plan: Plan, guesses: Guesses) -> float:
+    return sum(guesses.seconds(planned.group, planned.variant) for one in walk_plans(plan) for planned in one.groups
+               if planned.variant.kernel not in ("view", "region"))
+
+
 def _keeps_within(plan: Plan, guesses: Guesses, profile: Profile, backend: Backend, aims: Aims) -> bool:
     if aims.joules is None and (aims.memory_bytes is None or plan_estimate(plan) <= _NEAR * aims.memory_bytes):
         return True
-    seconds = sum(guesses.seconds(planned.group, planned.variant) for one in walk_plans(plan) for planned in one.groups
-                  if planned.variant.kernel not in ("view", "region"))
-    return fits(weigher(backend, profile, aims)(plan, seconds), aims)
+    return fits(weigher(backend, profile, aims)(plan, _seconds(plan, guesses)), aims)
