@@ -50,6 +50,7 @@ from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
 from meta_infer.search.guessed import guessed_plan
 from meta_infer.search.locked import locked_plan, other_sources
+from meta_infer.search.measure import measured_cpu
 from meta_infer.search.pins import Pinned, parse_pins
 from meta_infer.search.read_lock import read_choices
 from meta_infer.search.search_plan import SearchRequest, search_plan
@@ -209,7 +210,7 @@ def _planned(config: BuildConfig, graph: Graph, host: Profile, variants: Variant
                             aims, (*config.pin, *config.exclude))
     found = search_plan(graph, plan, host, backend_for(host), variants, disabled, request, trace, search_rows,
                         pins.keeps, board)
-    trace.searches.append(found_rows(found) | target_of(config, host))
+    trace.searches.append(found_rows(found) | {"timed_on": measured_cpu(board)} | target_of(config, host))
     return found.plan
 
 

@@ -86,6 +86,7 @@ def test_a_search(cli: Cli, server: SshServer, library: Path, tmp_path: Path) ->
                 "--search-mode", "fast", "--search-seconds", "1", "--json")
     assert ended.code == 0 and all(row["passed"] for row in ended.json["comparisons"])
     (search,) = ended.json["searches"]
+    assert search["timed_on"] == (load_profile("native").chip.description or load_profile("native").isa)
     assert {plan["name"] for plan in search["plans"]} >= {"default"}
     assert any("/job" in command for command in server.commands)
     with Library.open_to_read(library) as opened:

@@ -61,7 +61,7 @@ def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[Rendera
 def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
     """From how many combinations to how many timed, and how wrong guesses were."""
     here = rows.get(THIS_RUN)
-    source = ""
+    source, place = "", f" on {rows['timed_on']}" if "timed_on" in rows else ""
     if here and here.get("since"):
         source = f"; nothing now: the plan is that of a search at {here['since']}"
     elif here:
@@ -69,7 +69,7 @@ def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
     lines = [
         f"search: {count_text(rows['combinations'])} combinations of kernels and knobs for {rows['distinct_groups']} "
         f"distinct groups;",
-        f"  {rows['looked_at']} guessed, {rows['kept']} kept, {rows['known']} timed{source}",
+        f"  {rows['looked_at']} guessed, {rows['kept']} kept, {rows['known']} timed{place}{source}",
     ]
     if here and here["groups_from_elsewhere"]:
         lines.append(f"  {here['groups_from_elsewhere']} groups began with what did best on another chip")
