@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from meta_infer.cost.energy import Energy
 from meta_infer.hardware.profile import Profile
@@ -38,7 +38,7 @@ class Aims:
     memory_bytes: int | None = None
     memory_is_given: bool = False
     joules: float | None = None
-    energy: Energy | None = field(default=None, repr=False)
+    energy: Energy | None = None
 
     @property
     def weighs_energy(self) -> bool:
