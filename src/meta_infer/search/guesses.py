@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Protocol
 
 from meta_infer.cost.algorithms import size_of
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Variant
-from meta_infer.ir.shapes import product
 from meta_infer.kernels.guess import alone_cost
 from meta_infer.search.sites import Known, Site
 from meta_infer.search.ways import Way
@@ -84,4 +84,4 @@ def roofline_model(profile: Profile) -> Model:
 
 
 def _bytes(value: Value, sizes: Mapping[str, int]) -> float:
-    return size_of(product(value.shape), sizes) * value.dtype.bytes
+    return prod(size_of(dim, sizes) for dim in value.shape) * value.dtype.bytes
