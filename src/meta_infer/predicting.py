@@ -11,7 +11,6 @@ from meta_infer.backends.base import Metric
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import make_config
 from meta_infer.cost.energy import plan_joules
-from meta_infer.cost.model import CostModel
 from meta_infer.cost.roofline import estimate_precision, plan_seconds
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
@@ -23,7 +22,8 @@ from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
-from meta_infer.search.predict import GroupPrediction, predict_groups
+from meta_infer.search.learned_model import machine_model
+from meta_infer.search.predict import RUN, GroupPrediction, predict_groups
 from meta_infer.search.tune_points import tune_points
 from meta_infer.support.trace import Trace
 
@@ -75,8 +75,8 @@ def predict(model: str | Path, hardware: str = "native", *, shape: Sequence[str]
         seconds = plan_seconds(plan, chip, words)
         latency = None if seconds is None else Metric(seconds, "s", "model")
     else:
-        groups = predict_groups(plan, host, backend, CostModel.of(host), sizes)
-        latency = Metric(sum(g.seconds for g in groups), "s", "model", sum(g.spread for g in groups))
+        groups = predict_groups(plan, program, host, machine_model(host), sizes)
+        latency = Metric(RUN + sum(g.seconds for g in groups), "s", "model", sum(g.spread for g in groups))
         if not host.chip.cost:
             trace.warn(f"profile {chip.name} has no fitted costs: `meta-infer hardware calibrate` measures them")
     joules = None if latency is None else plan_joules(plan, chip, words, latency.value, sizes)

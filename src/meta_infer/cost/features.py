@@ -110,6 +110,11 @@ class Features:
         return {"launches": self.launches} | {f"{part}.{name}": value for part in ("work", "bytes", "penalty")
                                               for name, value in getattr(self, part).items()}
 
+    def __add__(self, other: Features) -> Features:
+        """Features of both, one run after the other."""
+        mine, theirs = self.numbers(), other.numbers()
+        return Features.read({name: mine.get(name, 0.0) + theirs.get(name, 0.0) for name in (*mine, *theirs)})
+
     @classmethod
     def read(cls, numbers: Mapping[str, float]) -> Features:
         """The features that `numbers()` wrote; names that are none are left out."""

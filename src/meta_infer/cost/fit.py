@@ -51,7 +51,7 @@ class CostSample:
     """One measured candidate: `group` tells equal groups apart from others, `seconds` is of one run on one core.
 
     `peak`: operations per second that the probe reached beside it, 0 when unknown. Times are taken as at the median
-    peak of all samples, so that what a slower clock cost is not put down to a kernel.
+    peak of all samples, so that what a slower clock cost is not put down to a kernel. `weight` is how much it counts.
     """
 
     kernel: str
@@ -60,6 +60,7 @@ class CostSample:
     features: Features
     seconds: float
     peak: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,13 @@ def judge(samples: Sequence[CostSample], found: Coefficients) -> Quality:
     return Quality(float(np.median(np.abs(predicted / measured - 1))), float(rank), len(held))
 
 
-def fit_class(samples: Sequence[CostSample], prior: Coefficients, least: float = _LEAST_OF_BYTES) -> Coefficients:
+def fit_class(samples: Sequence[CostSample], prior: Coefficients, least: float = _LEAST_OF_BYTES,
+              holds_out: bool = True) -> Coefficients:
     """Coefficients for the samples that are not held out (all, when there are no others), drawn weakly to `prior`.
 
     A byte takes at least the share `least` of what it takes there.
     """
-    seen = [s for s in samples if not is_held_out(s.group)] or list(samples)
+    seen = [s for s in samples if not (holds_out and is_held_out(s.group))] or list(samples)
     table = _Table.of(seen, prior)
     found = [(table.solve(overlap, least), overlap) for overlap in OVERLAPS]
     values, overlap = min(found, key=lambda one: table.loss(one[0], one[1]))
@@ -146,6 +148,7 @@ class _Table:
     names: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
     prior: np.ndarray
     groups: int
+    counts: np.ndarray
 
     @classmethod
     def of(cls, samples: Sequence[CostSample], prior: Coefficients) -> _Table:
@@ -164,7 +167,7 @@ class _Table:
         start = [prior.alpha.get(n, 0.0) for n in kinds] + [prior.beta.get(n, 0.0) for n in memories]
         start += [prior.gamma] + [prior.delta.get(n, 0.0) for n in penalties]
         return cls(columns("work", kinds), columns("bytes", memories), rest, (kinds, memories, penalties),
-                   np.array(start), len({s.group for s in samples}))
+                   np.array(start), len({s.group for s in samples}), np.sqrt([s.weight for s in samples]))
 
     def rows(self, values: np.ndarray, overlap: float) -> np.ndarray:
         """Terms of each sample as `values` order them: the lesser of busy and moving counts by what is not hidden."""
@@ -175,7 +178,7 @@ class _Table:
         return np.concatenate([self.work * of_work[:, None], self.bytes * of_bytes[:, None], self.rest], 1)
 
     def solve(self, overlap: float, least_of_bytes: float) -> np.ndarray:
-        values, weights = self.prior, np.ones(len(self.work))
+        values, weights = self.prior, self.counts
         everything = np.concatenate([self.work, self.bytes, self.rest], 1)
         # Launches and penalties take the same whatever is launched, which samples of long runs do not show.
         usual = everything.mean(0)
@@ -191,7 +194,7 @@ class _Table:
             right = np.concatenate([weights, scale * self.prior])
             values = _bounded(left, right, least, most)
             off = np.abs(self.rows(values, overlap) @ values - 1)
-            weights = 1 / np.sqrt(np.maximum(off, _FLAT) / _FLAT)
+            weights = self.counts / np.sqrt(np.maximum(off, _FLAT) / _FLAT)
         return values
 
     def most(self, is_class: bool) -> np.ndarray:

@@ -88,11 +88,16 @@ Correction = Callable[[str, str, Features, float], float]
 
 @dataclass(frozen=True)
 class CostModel:
-    """Predicts from coefficients by (class of kernels, precision), and from theory where there are none."""
+    """Predicts from coefficients by (class of kernels, precision), and from theory where there are none.
+
+    `context` are factors by class from times of kernels by themselves to those within a network; that of ANY is for
+    classes without one. It is empty where no network was timed.
+    """
 
     theory: Coefficients
     fitted: Mapping[tuple[str, str], Coefficients] = field(default_factory=dict)
     correction: Correction | None = None
+    context: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, profile: Profile, entries: Iterable[Cost] | None = None, correction: Correction | None = None,
@@ -110,12 +115,14 @@ class CostModel:
                 return self.fitted[key]
         return self.theory
 
-    def seconds(self, kernel: str, precision: str, features: Features) -> Estimate:
+    def seconds(self, kernel: str, precision: str, features: Features, in_network: bool = False) -> Estimate:
         """Time of one run on one core of a group that a kernel of this class computes."""
         found = self.coefficients(kernel, precision)
         seconds = found.seconds(features)
         if self.correction is not None:
             seconds *= self.correction(kernel, precision, features, seconds)
+        if in_network:
+            seconds *= self.context.get(kernel, self.context.get(ANY, 1.0))
         return Estimate(seconds, found.error * seconds)
 
 

@@ -40,8 +40,12 @@ class Residual:
         """The factor; 1 for a class that it was not learned on."""
         if kernel not in self.kernels or seconds <= 0:
             return 1.0
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
         row = _row(self.kernels.index(kernel), self.memories, features, seconds)
-        return math.exp(float(np.clip(self.regressor.predict([row])[0], -_BOUND, _BOUND)))
+        with threadpool_limits(1, "openmp"):
+            found = float(self.regressor.predict([row])[0])
+        return math.exp(min(max(found, -_BOUND), _BOUND))
 
 
 def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
@@ -54,6 +58,7 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
         return None
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     except ImportError:
         return None
     kernels = tuple(sorted({s.kernel for s in known}))
@@ -65,9 +70,10 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
     rows = np.array([_row(kernels.index(s.kernel), memories, s.features, guess)
                      for s, guess in zip(known, guessed, strict=True)])
     regressor = HistGradientBoostingRegressor(
-        loss="absolute_error", max_iter=100, learning_rate=0.06, max_leaf_nodes=8, min_samples_leaf=20,
+        loss="absolute_error", max_iter=60, learning_rate=0.06, max_leaf_nodes=8, min_samples_leaf=20,
         l2_regularization=1.0, categorical_features=[0], random_state=0)
-    regressor.fit(rows[~held], np.clip(np.log(measured / guessed), -_BOUND, _BOUND)[~held])
+    with threadpool_limits(1, "openmp"):               # threads that wait for each other take longer than one alone
+        regressor.fit(rows[~held], np.clip(np.log(measured / guessed), -_BOUND, _BOUND)[~held])
     corrected = guessed * np.exp(np.clip(regressor.predict(rows), -_BOUND, _BOUND))
     error, linear_error = (float(np.median(np.abs(p / measured - 1)[held])) for p in (corrected, guessed))
     return Residual(regressor, kernels, memories, error, linear_error) if error < _GAIN * linear_error else None

@@ -52,6 +52,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE samples ADD COLUMN sizes TEXT NOT NULL DEFAULT '{}'",),
     ("ALTER TABLE samples ADD COLUMN place TEXT NOT NULL DEFAULT ''",),
     (_PLANS,),
+    ("CREATE TABLE fits (cpu TEXT NOT NULL, isa TEXT NOT NULL, threads INTEGER NOT NULL, until TEXT NOT NULL, "
+     "PRIMARY KEY (cpu, isa, threads))",),
 )
 VERSION = len(MIGRATIONS)
 

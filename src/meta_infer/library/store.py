@@ -7,6 +7,7 @@ readers wait for nobody. A connection belongs to the thread and the process that
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -128,6 +129,40 @@ class Library:
             where, values = [*where, "substr(key, 1, ?) = ?"], [*values, len(key_prefix), key_prefix]
         found = self._rows(SAMPLES, where, values)
         return [sample for sample in found if sample.ok] if ok else found
+
+    def with_features(self, cpu: str, isa: str, threads: int, before: str = "", most: int = -1) -> list[Sample]:
+        """Samples of a CPU that ran and say what the cost model reads, the newest `most` in the order they were made.
+
+        `before` is a moment in ISO 8601, '' for now. They come without turns, sizes, dims, knobs and layouts.
+        """
+        columns = ("kernel", "variant", "key", "group", "precision", "place", "features", "seconds", "peak", "compiler",
+                   "made")
+        where = """cpu = ? AND isa = ? AND threads = ? AND status = 'ok' AND features != '{}'
+                   AND (? = '' OR made < ?) ORDER BY made DESC, key LIMIT ?"""
+        names = ", ".join(map(quoted, columns))
+        rows = self._file.read(lambda db: db.execute(f"SELECT {names} FROM samples WHERE {where}",
+                                                     (cpu, isa, threads, before, before, most)).fetchall())
+        fields = [dict(zip(columns, row, strict=True)) for row in reversed(rows)]
+        return [Sample(**{**one, "features": json.loads(one["features"])}, isa=isa, cpu=cpu, threads=threads)
+                for one in fields]
+
+    def count_features(self, cpu: str, isa: str, threads: int) -> tuple[int, int, str]:
+        """(samples there are, samples the last fit had, its moment): what `with_features` gives now, and gave then."""
+        def work(db: sqlite3.Connection) -> tuple[int, int, str]:
+            key = cpu, isa, threads
+            found = db.execute("SELECT until FROM fits WHERE cpu = ? AND isa = ? AND threads = ?", key).fetchone()
+            until = str(found[0]) if found else ""
+            source = "FROM samples WHERE cpu = ? AND isa = ? AND threads = ? AND status = 'ok' AND features != '{}'"
+            return (_count(db, source, key), _count(db, f"{source} AND made < ?", (*key, until)), until)
+
+        return self._file.read(work)
+
+    def fit_until(self, cpu: str, isa: str, threads: int) -> str:
+        """Notes that the cost model is fitted to the samples made before now; that moment. LibraryUnwritableError."""
+        until = time_text(datetime.now(UTC))
+        self._file.write(lambda db: db.execute("INSERT OR REPLACE INTO fits VALUES (?, ?, ?, ?)",
+                                               (cpu, isa, threads, until)))
+        return until
 
     def near(self, structure: str, *, group: str = "", cpu: str = "", isa: str = "",
              precision: str = "") -> list[Sample]:

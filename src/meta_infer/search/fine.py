@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from meta_infer.cost.model import CostModel
+from meta_infer.cost.refit import refit
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group, Layout, Variant, walk_plans
 from meta_infer.kernels.guess import value_bytes
@@ -26,6 +27,8 @@ from meta_infer.search.ways import Way, way_of
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
+_GROWTH = 1.25
+"""Times the samples of the last correction from which the cost model is corrected again."""
 _SECONDS_PER_BYTE = 1.5e-10
 """A conversion's guess, reading and writing within the caches."""
 
@@ -43,7 +46,7 @@ def is_view(group: Group, variant: Variant) -> bool:
 @dataclass
 class Market:
     """A space with the price of everything in it: timed, or guessed. `on_wanted` is told how many kernels a stage has
-    left to time."""
+    left to time, `corrected` is the cost model by what this search has timed."""
 
     space: Space
     sites: Mapping[str, Site]
@@ -56,6 +59,7 @@ class Market:
     context: Context = field(default_factory=Context)
     on_wanted: Callable[[int], None] = lambda count: None
     aims: Aims = field(default_factory=Aims)
+    corrected: CostModel | None = None
     _work_joules: dict[tuple[frozenset[str], Way], float] = field(default_factory=dict)
 
     def price(self, text: str, way: Way, known: Known) -> float:
@@ -133,11 +137,13 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
 
     Raises TimeOver at the time `until` (time.monotonic).
     """
+    told = 0
     while True:
         market.guesses.learn(market.sites.values())
         solved = market.solve()
         conversions = market.conversions_of(solved) - market.conversions.keys()
         parts = market.parts(solved).values()
+        told = _correct(market, timer, told) if counted > 1 else 0
         for site, way, _ in parts:
             _count(site, way, market, timer, rivals, counted, slack)
         wanted = [(site, _promising(site, way, market.guesses, rivals, slack)) for site, way, _ in parts]
@@ -150,6 +156,16 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             if time.monotonic() > until:
                 raise TimeOver("the time for measuring is over")
             timer.time(batch)
+
+
+def _correct(market: Market, timer: Timer, told: int) -> int:
+    """Fits the cost model to what was timed, unless that is hardly more than the `told` samples of the last time; to
+    how many it is fitted now."""
+    samples = [one for site in market.sites.values() for way in site.ways if (one := timer.sample(site, way))]
+    if not samples or len(samples) < _GROWTH * told:
+        return told
+    market.corrected = refit(market.cost, samples)
+    return len(samples)
 
 
 def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, counted: int, slack: float) -> None:
@@ -171,7 +187,7 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, c
                    key=lambda way: (guessed[way], way))[:counted * rivals]
     if not asked:
         return
-    predicted = {way: timer.predicted(market.cost, site, way) for way in asked}
+    predicted = {way: timer.predicted(market.corrected or market.cost, site, way) for way in asked}
     level = statistics.median(site.ways[way].guess / seconds for way, seconds in predicted.items())
     for way, seconds in predicted.items():
         site.ways[way].guess, site.ways[way].is_counted = level * seconds, True

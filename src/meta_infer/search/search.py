@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 
-from meta_infer.cost.model import CostModel
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
@@ -19,6 +18,7 @@ from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
 from meta_infer.search.guesses import Guesses, Model
 from meta_infer.search.in_context import in_context
+from meta_infer.search.learned_model import learned_model
 from meta_infer.search.levels import fusion_levels
 from meta_infer.search.settle import Settling
 from meta_infer.search.sites import Translated, sites_of
@@ -48,7 +48,8 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     until = math.inf if timer.is_replay else time.monotonic() + budget.seconds     # a replay ends where records do
     sites = sites_of(space)
     guesses, aims = Guesses(model, timer.points), aims.at(tuple(timer.points))
-    market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), aims.limits(), keeps,
+    learned = learned_model(profile, timer.library, timer.cpu, timer.threads, timer.is_replay)
+    market = Market(space, sites, Translated(sites, profile), guesses, learned, aims.limits(), keeps,
                     on_wanted=on_wanted, aims=aims)
     story = Story(space.combinations, len(space.all_offers), len(sites))
 

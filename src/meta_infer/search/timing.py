@@ -16,6 +16,7 @@ from meta_infer.backends.base import Backend
 from meta_infer.backends.cpu.toolchain import find_compiler
 from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import Features, group_flops
+from meta_infer.cost.fit import CostSample
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
@@ -265,6 +266,15 @@ class Timer:
         job = self._job(site, site.ways[way].variant)
         precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
         return sum(model.seconds(way.kernel, precision, one).seconds for one in job.features)
+
+    def sample(self, site: Site, way: Way) -> CostSample | None:
+        """A timed way as the cost model is fitted to it, all points together; None without a time."""
+        known = site.ways[way]
+        if known.measured is None or not 0 < known.measured < math.inf:
+            return None
+        first, *others = self._job(site, known.variant).features
+        precision = precision_of(site.group.values[site.group.outputs[0]].dtype.name)
+        return CostSample(way.kernel, precision, site.text, sum(others, first), known.measured)
 
     def _job(self, site: Site, variant: Variant) -> _Job:
         key = site.text, way_of(site.group, variant)
