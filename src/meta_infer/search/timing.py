@@ -22,6 +22,7 @@ from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Shape, Value
 from meta_infer.ir.group import Layout, Plan, Variant, layouts_of
+from meta_infer.kernels.registry import rival_digest
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
 from meta_infer.search.built import Built, build_plan
@@ -225,12 +226,12 @@ class Timer:
 
     def _remembered(self, job: _Job, points: Sequence[Measurement], scale: float) -> list[Sample]:
         """The samples of a job, times taken times `scale`, added to the library."""
-        samples = []
+        samples, unseen = [], rival_digest(job.sample.kernel)      # the cost model sees nothing in a user's text
         for key, lowered, features, one in zip(job.keys, job.points, job.features, points, strict=True):
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
             known = replace(job.sample, isa=str(self.profile.isa), dims=dims,
-                            sizes=dict(lowered.sizes), features=features.numbers())
+                            sizes=dict(lowered.sizes), features={} if unseen else features.numbers())
             samples.append(sample_of(known, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples
