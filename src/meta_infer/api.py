@@ -225,7 +225,7 @@ def compile_target(config: BuildConfig, graph: Graph, imported: Graph, host: Pro
         return print_plan(plan)
     if has_rivals(plan):
         with trace.step("check kernels", **known) as figures, _users_text(config):
-            figures["kernels"] = check_kernels(plan, host, backend, config.tolerance, trace.warn)
+            figures["kernels"] = check_kernels(plan, host, backend, config.tolerance, trace.warn, board)
 
     with trace.step("lower", **known) as figures:
         program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),

@@ -62,9 +62,10 @@ def test_the_interface_emulates_what_this_machine_lacks(block: tuple[Path, Path]
     np.testing.assert_allclose(done.outputs[0]["y"], here.outputs[0]["y"], rtol=1e-4, atol=1e-5)
 
 
-def test_threads_change_nothing(block: tuple[Path, Path]) -> None:
-    need_emulator("x86-64-v2")
-    one, four = (execute_emulated(block[1], batches(3), threads, 0, 60.0, "x86-64-v2") for threads in (1, 4))
+@by_target
+def test_threads_change_nothing(block: tuple[Path, Path], isa: str) -> None:
+    need_emulator(isa)
+    one, four = (execute_emulated(block[1], batches(3), threads, 0, 60.0, isa) for threads in (1, 4))
     assert isinstance(one, Execution) and isinstance(four, Execution)
     np.testing.assert_array_equal(one.outputs[0]["y"], four.outputs[0]["y"])
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from meta_infer.backends.base import Backend, Failure
+from meta_infer.hardware.device import Board
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Value, attr_symbols
 from meta_infer.ir.group import Format, Group, Plan, PlannedGroup, Variant, walk_plans
@@ -40,9 +41,9 @@ def has_rivals(plan: Plan) -> bool:
     return any(rival_digest(planned.variant.kernel) for one in walk_plans(plan) for planned in one.groups)
 
 
-def check_kernels(plan: Plan, profile: Profile, backend: Backend, tolerance: float,
-                  warn: Callable[[str], None]) -> int:
-    """Checks the users' kernels of a plan, and says how many distinct groups that were.
+def check_kernels(plan: Plan, profile: Profile, backend: Backend, tolerance: float, warn: Callable[[str], None],
+                  board: Board | None = None) -> int:
+    """Checks the users' kernels of a plan, on a `board` if it runs them, and says how many distinct groups that were.
 
     Raises VerificationError naming kernel, node and distance, ToolchainError when the code does not compile.
     """
@@ -51,12 +52,12 @@ def check_kernels(plan: Plan, profile: Profile, backend: Backend, tolerance: flo
         if rival_digest(planned.variant.kernel):
             groups.setdefault((group_text(planned.group), way_of(planned.group, planned.variant)), planned)
     for planned in groups.values():
-        _check(planned, profile, backend, tolerance, warn)
+        _check(planned, profile, backend, tolerance, warn, board if board and profile.runs_on(board.profile) else None)
     return len(groups)
 
 
-def _check(planned: PlannedGroup, profile: Profile, backend: Backend, tolerance: float,
-           warn: Callable[[str], None]) -> None:
+def _check(planned: PlannedGroup, profile: Profile, backend: Backend, tolerance: float, warn: Callable[[str], None],
+           board: Board | None) -> None:
     group, variant = planned.group, planned.variant
     what = f"kernel {variant.kernel}, {group.anchor.label}"
     graph, sizes = _alone(group)
@@ -72,7 +73,7 @@ def _check(planned: PlannedGroup, profile: Profile, backend: Backend, tolerance:
         package = Path(folder) / "kernel.bin"
         write_package(package, [_compiled(graph, planned, profile, backend)])
         try:
-            found = backend.execute(package, batches, _THREADS, 0, _TIME_LIMIT, profile.isa)
+            found = backend.execute(package, batches, _THREADS, 0, _TIME_LIMIT, profile.isa, board)
         except ToolchainError as error:
             warn(f"{what} is not compared alone: {error.problem}; {error.hint}")
             return
