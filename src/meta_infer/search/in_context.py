@@ -8,31 +8,30 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from meta_infer.search.context import Placed, level_of
-from meta_infer.search.fine import Market, fine
+from meta_infer.search.fine import Market
 from meta_infer.search.placed import InPlace, time_placed
+from meta_infer.search.sites import Known
 from meta_infer.search.solve import Solved
+from meta_infer.search.space import Offer
 from meta_infer.search.story import InContext
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.ways import choices_of, way_of
+from meta_infer.search.ways import Way, choices_of, way_of
 from meta_infer.search.whole import Inputs
 from meta_infer.support.errors import UnsupportedError
 
 REPEATS = 2
 
 
-def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, slack: float,
-               until: float) -> tuple[list[Solved], list[InContext]]:
+def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved) -> tuple[list[Solved], list[InContext]]:
     """The plan given and those that came after corrections, the last one last, and what was found of each in place.
 
-    At most REPEATS times another plan is looked for, which ends early where that is the same, fails in place, or needs
-    times when the time `until` (time.monotonic) is over. When several have run, the last plan is the best of parts that
-    were seen in place.
+    At most REPEATS times another plan of ways that have been timed is looked for, which ends early where that is the
+    same or fails in place. When several have run, the last plan is the best of parts that were seen in place.
     """
     plans, steps, expected = [solved], [], solved.seconds
     while True:
         try:
-            built = timer.build(solved.plan)
-            found = time_placed(built, timer, inputs)
+            found = time_placed(timer.build(solved.plan), timer, inputs)
         except TimeOver:
             break
         if found is None:
@@ -45,20 +44,34 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, *, 
             break
         corrected = solved.seconds + sum(one.count * (market.context.price(one.text, one.way, one.alone) - one.alone)
                                          for one in placed)
-        try:
-            again = fine(market, timer, rivals=1, slack=slack, until=until)
-        except TimeOver:
+        again = _solved(market, lambda offer, way, known: _was_timed(market, offer, way))
+        if again is None:
             break
         known, plans, solved = any(map(_same_as(again), plans)), _with(plans, again), again
         if known:
             break
         expected = again.seconds * found.whole / corrected
     if len(steps) > 1:
-        try:
-            plans = _with(plans, market.solve(lambda offer, way, known: market.context.was_seen(offer.text, way)))
-        except UnsupportedError:
-            pass
+        last = _solved(market, lambda offer, way, known: market.context.was_seen(offer.text, way)
+                       and _was_timed(market, offer, way))
+        plans = plans if last is None else _with(plans, last)
     return plans, steps
+
+
+def _was_timed(market: Market, offer: Offer, way: Way) -> bool:
+    """Whether the way was timed, alone or in place, or none of its site's was."""
+    site = market.sites[offer.text]
+    if site.ways[way].measured is not None or (offer.text, way) in market.context.seconds:
+        return True
+    return all(known.measured is None for known in site.ways.values())
+
+
+def _solved(market: Market, allowed: Callable[[Offer, Way, Known], bool]) -> Solved | None:
+    """The best plan of the ways that are allowed; None where these cover none."""
+    try:
+        return market.solve(allowed)
+    except UnsupportedError:
+        return None
 
 
 def _same_as(solved: Solved) -> Callable[[Solved], bool]:

@@ -31,9 +31,6 @@ from meta_infer.search.ways import way_of
 from meta_infer.search.whole import Inputs
 from meta_infer.search.within import require_room, weigher
 
-_CORRECTIONS = 0.1
-"""Share of the time for measuring that corrections in context may take beyond it."""
-
 
 def search(space: Space, default: Plan, profile: Profile, model: Model, timer: Timer, budget: Budget,
            inputs: Inputs, aims: Aims = NO_AIMS, keeps: Keeps = anything, baseline: Plan | None = None,
@@ -73,8 +70,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     plans = [solved]
     if budget.in_place:
         on_stage("in place")
-        more = time.monotonic() + _CORRECTIONS * budget.seconds
-        plans, steps = in_context(market, timer, inputs, solved, slack=budget.slack, until=max(until, more))
+        plans, steps = in_context(market, timer, inputs, solved)
         solved, story.context = plans[-1], tuple(steps)
     tell_prices(story, market, solved)
 
@@ -108,3 +104,6 @@ def _add_default(default: Plan, market: Market) -> None:
             variant = market.translated.as_site(site, way_of(planned.group, planned.variant))
             if variant is not None:
                 site.add(variant, market.guesses.seconds(site.group, variant))
+                way = way_of(site.group, variant)
+                if way not in site.by_rule:
+                    site.by_rule.append(way)
