@@ -58,8 +58,8 @@ class SshServer:
 
 
 @contextmanager
-def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Iterator[SshServer]:
-    """Runs a server whose keys, configuration and temporary files lie in `place`."""
+def ssh_server(place: Path, environment: Mapping[str, str] | None = None, greeting: str = "") -> Iterator[SshServer]:
+    """Runs a server whose keys, configuration and temporary files lie in `place`; its shell prints a greeting first."""
     need_ssh()
     place.mkdir(parents=True, exist_ok=True)
     key, host_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
@@ -67,6 +67,7 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
     (place / "key").chmod(0o600)
     temporary = place / "tmp"
     temporary.mkdir()
+    hello = f"echo {greeting}; " if greeting else ""
     env = {**os.environ, "TMPDIR": str(temporary), **(environment or {})}
     loop = asyncio.new_event_loop()
     server = SshServer(0, "", temporary, env)
@@ -89,7 +90,7 @@ def ssh_server(place: Path, environment: Mapping[str, str] | None = None) -> Ite
     async def serve(process: Any) -> None:
         server.commands.append(process.command)
         child = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", process.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            "/bin/sh", "-c", hello + process.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, env=env, start_new_session=True)
         children.add(child)
 

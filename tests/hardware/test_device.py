@@ -80,6 +80,15 @@ def test_files_and_lines(board: Board, server: SshServer, tmp_path: Path) -> Non
     assert not Path(folder).exists()
 
 
+def test_a_shell_that_greets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ssh_server(tmp_path / "board", greeting="Welcome") as server:
+        monkeypatch.setenv("META_INFER_SSH", server.ssh)
+        with open_device(server.url) as board:
+            assert board is not None and board.profile.isa == load_profile("native").isa
+            with board.job({"a": b"\0\1\n"}) as folder:
+                assert board.output(f"cat {folder}/a") == b"\0\1\n"
+
+
 def test_how_a_command_dies(board: Board) -> None:
     with board.job({}) as folder:
         for signal in ("ILL", "SEGV", "KILL", "ALRM"):

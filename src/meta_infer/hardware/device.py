@@ -42,7 +42,7 @@ _OPTIONS = ("-T", "-a", "-x", "-o", "ClearAllForwardings=yes", "-o", "RemoteComm
             "-o", "LogLevel=ERROR", "-o", "ControlPersist=no")
 _LONGEST_SOCKET = 80
 """Bytes of a socket's path that ssh, which adds some, and the system still take."""
-_MARK = "meta-infer-folder "
+_MARK, _BEGIN = "meta-infer-folder ", "meta-infer-begin"
 _NO_FOLDER = 73
 _PATIENCE = 30.0
 """Seconds that a board may take to connect, and for a short command."""
@@ -230,15 +230,16 @@ class Board:
     def output(self, script: str, patience: float = _PATIENCE) -> bytes:
         """What a short script prints. Raises DeviceError when it fails."""
         with tempfile.TemporaryFile() as errors:
-            process = self._start(script, errors)
+            process = self._start(f"echo {_BEGIN}; {script}", errors)
             try:
-                found, _ = process.communicate(timeout=patience)
+                said, _ = process.communicate(timeout=patience)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
                 raise lost(self.address.text, f"no answer within {patience:g} s") from None
             self._check(process.returncode, errors, f"running {script.split(maxsplit=1)[0]}")
-            return found
+            # Some login shells greet even those who are not at a terminal.
+            return bytes(said.partition(f"{_BEGIN}\n".encode())[2])
 
     @contextmanager
     def job(self, files: Mapping[str, Path | bytes]) -> Iterator[str]:
