@@ -36,7 +36,8 @@ class Known:
 class Site:
     """A distinct group with every way that was looked at; `variants` are those of `group`, the first of its kind.
 
-    `first` are ways that did best elsewhere: they are timed before others, and of these fewer.
+    `first` are ways that did best elsewhere: they are timed before others, and of these fewer. `by_rule` are those that
+    the plan without a search takes.
     """
 
     text: str
@@ -46,6 +47,7 @@ class Site:
     count: int = 0
     ways: dict[Way, Known] = field(default_factory=dict)
     first: list[Way] = field(default_factory=list)
+    by_rule: list[Way] = field(default_factory=list)
 
     def add(self, variant: Variant, guess: float) -> bool:
         """Whether it was new."""
