@@ -9,6 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from meta_infer.cost.features import Features
+from meta_infer.cost.model import CostModel
+from meta_infer.hardware.load import load_profile
+from meta_infer.library.samples import Sample
+from meta_infer.library.store import Library
+from meta_infer.search.measure import measured_cpu
+
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "latency.py"
 QUICK = ("--rounds", "2", "--seconds", "0")
 
@@ -100,3 +107,33 @@ def test_what_a_search_takes_before_it_times() -> None:
     for row in json.loads(done.stdout)["rows"]:
         assert row["combinations"] > row["looked_at"] >= row["kept"] > 0 and row["choices"] > 0
         assert 0 <= row["gap"] < 1e-6
+
+
+def test_networks_are_predicted(tmp_path: Path) -> None:
+    """Whole networks, and groups of a library that is filled here with times twice those of theory."""
+    done = run_script("predict.py", "digits", "--rounds", "3", "--seconds", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["model"].startswith("digits") and row["measured"] > 0 and row["plain"] > 0
+    assert row["error"] == pytest.approx(row["predicted"] / row["measured"] - 1)
+
+    profile, samples = load_profile("native"), []
+    model = CostModel.of(profile, ())
+    for i in range(120):
+        features = Features({"ports": 1e5 * (1 + i % 37), "load": 5e4 * (1 + i % 11)}, {}, 1.0)
+        samples.append(Sample("gemm", "gemm", key=f"k{i}", group=f"group {i // 24}", isa=str(profile.isa),
+                              cpu=measured_cpu(), features=features.numbers(), peak=1e11, rounds=5,
+                              seconds=2 * model.theory.seconds(features)))
+    with Library.open(tmp_path / "library.sqlite") as library:
+        library.add(samples)
+    arguments = ("--cross-validate", "--library", str(tmp_path / "library.sqlite"))
+    done = run_script("predict.py", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["samples"], found["groups"], found["classes"], found["groups_of_20"]) == (120, 5, 1, 5)
+    assert found["median_error"] < 0.1 and found["rows"][0]["rank"] > 0.9
+    assert "| gemm | 120 | 5 |" in run_script("predict.py", *arguments, "--markdown").stdout
+    with Library.open(tmp_path / "empty.sqlite"):
+        pass
+    done = run_script("predict.py", "--cross-validate", "--library", str(tmp_path / "empty.sqlite"))
+    assert done.returncode == 1 and "0 samples of this CPU" in done.stderr
