@@ -165,6 +165,11 @@ def rival_digest(name: str) -> str:
     return _RIVALS[name][1] if name in _RIVALS else ""
 
 
+def rival_digests() -> dict[str, str]:
+    """Kernels that users bring for ops that exist, with what stands for their sources."""
+    return {name: digest for name, (_, digest) in sorted(_RIVALS.items())}
+
+
 def all_kernels() -> tuple[Kernel, ...]:
     """Those of KERNELS, and after them those of users."""
     return *KERNELS, *_CUSTOM.values(), *(kernel for kernel, _ in _RIVALS.values())

@@ -18,6 +18,7 @@ from typing import Any
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.graph_text import print_graph
 from meta_infer.ir.group import Plan
+from meta_infer.kernels.registry import rival_digests
 from meta_infer.library.plans import FoundPlan
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.default_plan import Variants
@@ -45,9 +46,9 @@ class PlanFound:
 
 def question(graph: Graph, timer: Timer, asked: Sequence[object]) -> str:
     """A hash of all that decides the plan of a search, but for its effort. `asked` are the user's choices: threads,
-    limits, pins, passes left out."""
+    limits, pins, passes left out; kernels that the user brings are others."""
     parts = [_CONTENTS.sub("= #", print_graph(graph)), capabilities(timer.profile), timer.cpu, timer.compiler,
-             str(VERSION), repr(timer.points), *map(repr, asked)]
+             str(VERSION), repr(timer.points), repr(rival_digests()), *map(repr, asked)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
