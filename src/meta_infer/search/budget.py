@@ -30,7 +30,7 @@ class Budget:
 
 BUDGETS: Mapping[str, Budget] = {
     "fast": Budget(seconds=40, rivals=2, counted=2, slack=1.3,
-                   keep=8, tries=0, in_place=False, plans=2),
+                   keep=8, tries=0, in_place=False, plans=3),
     "balanced": Budget(seconds=180, rivals=5, counted=3, slack=1.5,
                        keep=16, tries=12, in_place=True, plans=5),
     "thorough": Budget(seconds=1800, rivals=12, counted=3, slack=2.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from meta_infer.ir.group import PLAIN, Plan, walk_plans
 from meta_infer.ir.group_text import group_text
@@ -16,6 +17,8 @@ from meta_infer.search.story import Contender
 from meta_infer.search.ways import Way, choices_of, way_of
 from meta_infer.support.errors import UnsupportedError
 
+_DOUBT = 0.03
+"""Share by which a way must be quicker than that of the plan by rule, for the plan that only changes what is clear."""
 _CLEARLY = 0.99
 """Share of the default plan's time below which another plan counts as quicker."""
 
@@ -28,7 +31,8 @@ def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
 
 def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
                   before: Sequence[Solved] = ()) -> list[Contender]:
-    """The best plan, the best without what carries the most weight in it, and, last, the default one.
+    """The best plan, the best that leaves the default's ways only for clearly quicker ones, the best without what
+    carries the most weight, and, last, the default one.
 
     The plans that were the best `before` their parts were timed in place come on top.
     """
@@ -36,6 +40,9 @@ def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
     found = [Contender("searched", solved.plan, solved.seconds),
              *(Contender("before it was in place", one.plan, _estimate(market, one.plan)) for one in before)]
     most += len(before)
+    careful = replace(market, doubt=_DOUBT).solve()
+    if choices_of(careful.plan) != choices_of(solved.plan):
+        found.append(Contender("where clearly quicker", careful.plan, _estimate(market, careful.plan)))
     heaviest = _kernels_by_weight(market, solved)
     rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
         ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),

@@ -46,7 +46,8 @@ def is_view(group: Group, variant: Variant) -> bool:
 @dataclass
 class Market:
     """A space with the price of everything in it: timed, or guessed. `on_wanted` is told how many kernels a stage has
-    left to time, `corrected` is the cost model by what this search has timed."""
+    left to time, `corrected` is the cost model by what this search has timed. `doubt` is the share by which ways count
+    as slower that the plan by rule does not take: what is hardly quicker alone may be slower in place."""
 
     space: Space
     sites: Mapping[str, Site]
@@ -60,6 +61,7 @@ class Market:
     on_wanted: Callable[[int], None] = lambda count: None
     aims: Aims = field(default_factory=Aims)
     corrected: CostModel | None = None
+    doubt: float = 0.0
     _work_joules: dict[tuple[frozenset[str], Way], float] = field(default_factory=dict)
 
     def price(self, text: str, way: Way, known: Known) -> float:
@@ -77,6 +79,8 @@ class Market:
         """
         def priced(offer: Offer, variant: Variant, way: Way, known: Known) -> Priced:
             seconds = 0.0 if is_view(offer.group, variant) else self.price(offer.text, way, known)
+            if self.doubt and way not in self.sites[offer.text].by_rule:
+                seconds *= 1 + self.doubt
             return Priced(variant, seconds, self._joules(offer, variant, way, seconds))
 
         def prices(offer: Offer) -> list[Priced]:
@@ -194,15 +198,15 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, c
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
-    """Untimed ways worth timing: the chosen one, what did best elsewhere, and where nothing did, the `rivals` best of
-    all that were guessed to come near."""
+    """Untimed ways worth timing: the chosen one, that of the plan by rule, what did best elsewhere, and where nothing
+    did, the `rivals` best of all that were guessed to come near."""
     ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
                     key=lambda item: item[:2])
     least = ranked[0][0]
     near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
                                      if seconds <= slack * least or way == chosen]
     timed = sum(known.measured is not None for _, known in near)
-    first = [way for way in dict.fromkeys([*site.first, chosen]) if site.ways[way].measured is None]
+    first = [way for way in dict.fromkeys([*site.first, *site.by_rule, chosen]) if site.ways[way].measured is None]
     untimed = [known.variant for way, known in near if known.measured is None and way not in first]
     more = 0 if site.first else rivals - timed - len(first)
     return [*(site.ways[way].variant for way in first), *untimed[:max(0, more)]]
