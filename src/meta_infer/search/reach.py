@@ -60,13 +60,14 @@ def reach_of(market: Market, plan: Plan, timer: Timer) -> Reach:
 
 
 def machine_rates(timer: Timer) -> MachineRates | None:
-    """From the library where it knows them, else measured and remembered; None in a replay that does not know."""
+    """From the library where it knows them, else measured and remembered; None in a replay that does not know, and for
+    a board."""
     probes = memory_probes(timer.profile)
     names = ["peak", *(f"{probe.way} {probe.level.name}" for probe in probes)]
     keys = [_key(timer, name) for name in names]
     known = timer.library.known(keys) if timer.library else {}
     if not all(key in known for key in keys):
-        if timer.is_replay:
+        if timer.is_replay or timer.board is not None:      # probes run in this process
             return None
         try:
             live = LiveProbes(timer.profile, timer.threads)
