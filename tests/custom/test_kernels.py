@@ -265,3 +265,21 @@ KERNELS = (c_kernel('scaled', op='Conv', layouts={'in0': 8, 'out0': 8}, pack={'i
     assert [row["in"][0] for row in result.report["groups"]] == ["b8@1"]
     with pytest.raises(UsageError, match="scale.algo=scaled"):                             # no multiple of the block
         build(model(12), custom=(file,), stop_after="plan", pin=("scale.algo=scaled",))
+
+
+def test_an_epilogue_of_several_operands(tmp_path: Path) -> None:
+    """Rows of several axes, a residual, a vector and a number for each row; the last lanes of a row are partial."""
+    rng = np.random.default_rng(3)
+    tensors = {"w": rng.standard_normal((19, 13)), "s": rng.standard_normal(13), "t": rng.standard_normal((2, 1, 1))}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], "fc"), helper.make_node("Add", ["m", "r"], ["a"], "add"),
+             helper.make_node("Mul", ["a", "s"], ["b"], "scale"), helper.make_node("Add", ["b", "t"], ["c"], "shift"),
+             helper.make_node("Tanh", ["c"], ["y"], "tanh")]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "n", 19]),
+                                             helper.make_tensor_value_info("r", TensorProto.FLOAT, [2, "n", 13])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, "n", 13])],
+                              [numpy_helper.from_array(a.astype(np.float32), n) for n, a in tensors.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "n.onnx")
+    result = build(tmp_path / "n.onnx", custom=(write(tmp_path, kernel(cost="1.0")),), output=tmp_path / "a.bin",
+                   shape=("x=2,1..40,19", "r=2,1..40,13"))
+    assert [(row["ops"], row["kernel"]) for row in result.report["groups"]] == [("MatMul+Add+Mul+Add+Tanh", "mine")]
+    assert all(one.passed for one in result.comparisons)
