@@ -38,7 +38,8 @@ def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
     """
     by_rule = Contender("default", default, _estimate(market, default))
     found = [Contender("searched", solved.plan, solved.seconds),
-             *(Contender("before it was in place", one.plan, _estimate(market, one.plan)) for one in before)]
+             *(Contender(f"before correction {i}", one.plan, _estimate(market, one.plan))
+               for i, one in enumerate(before, 1))]
     most += len(before)
     careful = replace(market, doubt=_DOUBT).solve()
     if choices_of(careful.plan) != choices_of(solved.plan):

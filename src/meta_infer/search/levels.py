@@ -78,6 +78,8 @@ def guessed_share(market: Market, solved: Solved) -> float:
     guessed = 0.0
     for key in _kernels(solved):
         offer, priced = solved.taken[key]
-        known = market.sites[offer.text].ways.get(way_of(offer.group, priced.variant))
-        guessed += priced.seconds if known is None or known.measured is None else 0.0
+        way = way_of(offer.group, priced.variant)
+        known = market.sites[offer.text].ways.get(way)
+        is_known = known is not None and known.measured is not None or (offer.text, way) in market.context.seconds
+        guessed += 0.0 if is_known else priced.seconds
     return guessed / solved.seconds if solved.seconds else 0.0

@@ -41,7 +41,7 @@ def _heavy(market: Market, site: Site, way: Way, names: list[str]) -> Heavy:
     known = site.ways[way]
     rival, seconds = _rival(market, site, way)
     return Heavy(site.group.label, names[0], len(names), market.price(site.text, way, known), 0.0, str(way),
-                 known.measured is not None, rival, seconds)
+                 known.measured is not None or (site.text, way) in market.context.seconds, rival, seconds)
 
 
 def _rival(market: Market, site: Site, way: Way) -> tuple[str, float]:
