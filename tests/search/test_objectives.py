@@ -195,3 +195,25 @@ def test_equal_prices_give_equal_plans(goal: Goal) -> None:
     flat = {key: [Priced(p.variant, 1e-6, NANO) for p in priced] for key, priced in prices.items()}
     found = [solver(space, flat)(goal, Limits(memory_bytes=10**6, joules=1.0)).plan for _ in range(3)]
     assert all([g.variant for g in one.groups] == [g.variant for g in found[0].groups] for one in found)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_regions_share_the_limits_of_the_whole(seed: int) -> None:
+    """Exact without limits; within limits a plan is found whenever the smallest of both fit together."""
+    (outer, prices, plans), (inner, more, others) = (next(
+        case for case in map(random_case, range(start, 999)) if len(case[2]) > 1) for start in (seed, seed + 50))
+    both = Space(outer.graph, outer.offers, {("v0", 0): inner})
+    own = {id(offer): priced for space, known in ((outer, prices), (inner, more)) for offer in space.offers
+           for priced in [known[offer.covers]]}
+
+    def run(goal: Goal, limits: Limits = NO_LIMITS) -> Solved:
+        return solve(both, lambda offer: own[id(offer)], conversion, limits, goal=goal, joules=conversion_joules)
+
+    free = run(LATENCY)
+    assert free.seconds == pytest.approx(min(p.seconds for p in plans) + min(p.seconds for p in others), rel=1e-6)
+    assert free.gap == 0.0 and run(MEMORY).bytes == min(p.bytes for p in plans) + min(p.bytes for p in others)
+    least = min(p.bytes for p in plans) + min(p.bytes for p in others)
+    tight = run(LATENCY, Limits(memory_bytes=least))
+    assert tight.bytes <= least and tight.bound <= tight.seconds
+    with pytest.raises(NothingFits):
+        run(LATENCY, Limits(memory_bytes=least - 1))
