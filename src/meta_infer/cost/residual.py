@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from meta_infer.cost.model import CostModel
 
 FEWEST = 300
 """Samples below which nothing is learned."""
-_GAIN = 0.95
-"""Share of the linear form's error that a residual may have: what is gained by less may be chance."""
+_GAIN = 0.85
+"""Share of the linear form's error that a residual may have: less gain may be chance, and a prediction by it takes
+milliseconds."""
 _BOUND = math.log(3.0)
 """Most that a correction may be, either way: what lies beyond is outside what was learned from."""
 
@@ -40,10 +42,8 @@ class Residual:
         """The factor; 1 for a class that it was not learned on."""
         if kernel not in self.kernels or seconds <= 0:
             return 1.0
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
         row = _row(self.kernels.index(kernel), self.memories, features, seconds)
-        with threadpool_limits(1, "openmp"):
+        with _pools().limit(limits=1, user_api="openmp"):
             found = float(self.regressor.predict([row])[0])
         return math.exp(min(max(found, -_BOUND), _BOUND))
 
@@ -58,7 +58,6 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
         return None
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
     except ImportError:
         return None
     kernels = tuple(sorted({s.kernel for s in known}))
@@ -72,11 +71,19 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
     regressor = HistGradientBoostingRegressor(
         loss="absolute_error", max_iter=60, learning_rate=0.06, max_leaf_nodes=8, min_samples_leaf=20,
         l2_regularization=1.0, categorical_features=[0], random_state=0)
-    with threadpool_limits(1, "openmp"):               # threads that wait for each other take longer than one alone
+    with _pools().limit(limits=1, user_api="openmp"):
         regressor.fit(rows[~held], np.clip(np.log(measured / guessed), -_BOUND, _BOUND)[~held])
     corrected = guessed * np.exp(np.clip(regressor.predict(rows), -_BOUND, _BOUND))
     error, linear_error = (float(np.median(np.abs(p / measured - 1)[held])) for p in (corrected, guessed))
     return Residual(regressor, kernels, memories, error, linear_error) if error < _GAIN * linear_error else None
+
+
+@cache
+def _pools() -> Any:
+    """scikit-learn's threads, which on a busy machine take longer to wait for each other than one of them alone."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+    return ThreadpoolController()
 
 
 def _row(kernel: int, memories: Sequence[str], features: Features, seconds: float) -> list[float]:

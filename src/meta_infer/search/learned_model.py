@@ -30,7 +30,7 @@ from meta_infer.support.switches import read_switches
 
 ENOUGH = 150
 """Samples below which a library corrects nothing."""
-MOST = 1500
+MOST = 1000
 """The newest samples that are fitted to: reading and fitting them takes about a second."""
 _GROWTH = 1.5
 _HALF_LIFE = 90 * 86400.0
