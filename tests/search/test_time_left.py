@@ -18,7 +18,7 @@ class Clock:
 def search(seconds_each: float, most: float = 1000.0, remembered: bool = False) -> tuple[list[float], list[float]]:
     """Estimates of what is left, and what was left, of a search that times 40 kernels, then tunes 20 more."""
     clock = Clock()
-    left = TimeLeft(most, 0.5, clock)
+    left = TimeLeft(most, 0.5, clock=clock)
     told, at = [], []
     left.begin("coarse")
     clock.now += 2.0
@@ -48,7 +48,7 @@ def test_estimates_come_near_to_what_it_takes(seconds_each: float) -> None:
 
 def test_timing_ends_at_the_budget() -> None:
     clock = Clock()
-    left = TimeLeft(10.0, 0.0, clock)
+    left = TimeLeft(10.0, 0.0, clock=clock)
     left.begin("fine")
     left.wants(1000)
     assert left.in_stage == pytest.approx(10.0)
@@ -60,12 +60,20 @@ def test_timing_ends_at_the_budget() -> None:
 
 def test_remembered_kernels_do_not_make_timing_look_quick() -> None:
     clock = Clock()
-    left = TimeLeft(1000.0, 0.0, clock)
+    left = TimeLeft(1000.0, 0.0, clock=clock)
     left.begin("fine")
     left.wants(100)
     for _ in range(90):
         left.done(1, False)
     assert left.per_kernel == FIRST_GUESS and left.in_stage == pytest.approx(10 * FIRST_GUESS)
+
+
+def test_a_stage_that_is_left_out_takes_no_time() -> None:
+    clock = Clock()
+    some, fewer = (TimeLeft(100.0, 0.0, places, clock) for places in (True, False))
+    some.begin("finetune")
+    fewer.begin("finetune")
+    assert fewer.in_all < some.in_all
 
 
 def test_estimates_are_no_finer_than_they_are_sure() -> None:

@@ -89,7 +89,7 @@ def _searched(graph: Graph, default: Plan, variants: Variants, disabled: frozens
     profile, budget = timer.profile, BUDGETS[request.mode]
     if request.seconds is not None:
         budget = replace(budget, seconds=request.seconds)
-    left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals))
+    left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals), budget.in_place)
     timer.on_time = _progress(timer, left, trace)
     space = make_space(graph, profile, variants, disabled)
     return search(space, default, profile, roofline_model(profile), timer, budget, inputs, request.aims, keeps,

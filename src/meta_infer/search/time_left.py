@@ -20,10 +20,12 @@ _STAGES = ("coarse", "fine", "finetune", "in place", "whole plans")
 @dataclass
 class TimeLeft:
     """To be told of stages, of what each has left to time, and of what was timed; `most` are the seconds that timing
-    may take in all, `tunes` how many kernels the finetune stage may time of each that the fine stage times."""
+    may take in all, `tunes` how many kernels the finetune stage may time of each that the fine stage times, `places`
+    whether plans run in place."""
 
     most: float
     tunes: float = 0.0
+    places: bool = True
     clock: Callable[[], float] = time.monotonic
     stage: str = ""
     _begun: float = field(init=False)
@@ -81,7 +83,7 @@ class TimeLeft:
         if "finetune" in later:
             timing += max(self._timed, self._left) * self.tunes * self.per_kernel
         timing = min(timing, max(0.0, self.most - self.spent))
-        others = sum(_AFTER.get(stage, 0.0) for stage in later)
+        others = sum(_AFTER.get(stage, 0.0) for stage in later if stage != "in place" or self.places)
         return timing + others + (self.in_stage if self.stage in _AFTER else 0.0)
 
     @property
