@@ -22,6 +22,8 @@ BALANCED: Mapping[str, float] = {"seconds": 0.5, "bytes": 0.25, "joules": 0.25}
 _SLIGHT = 1e-3
 """The weight of time beside energy where it only decides between equals."""
 
+_SMALL_SLACK = 4.0
+
 Solve = Callable[[Goal, Limits], Solved]
 
 
@@ -50,6 +52,10 @@ class Aims:
         """Those of the solver; where a model is timed at several sizes, its joules are sums over them."""
         joules = None if self.joules is None or self.energy is None else self.joules * len(self.energy.sizes)
         return Limits(self.memory_bytes, joules)
+
+    def slack(self, usual: float) -> float:
+        """Times the least guess that a way may be guessed to take and be kept: small ways are often slow ones."""
+        return max(usual, _SMALL_SLACK) if self.memory_is_given or self.objective in ("memory", "balanced") else usual
 
     def at(self, points: tuple[Mapping[str, int], ...]) -> Aims:
         """The same with energies at these sizes of a model's symbols."""

@@ -20,7 +20,7 @@ from meta_infer.search.space import Space
 from meta_infer.search.timing import Points
 from meta_infer.search.within import fits, plan_estimate, solve_within, weigher
 
-_KEEP, _SLACK = 8, 2.0
+_KEEP = 8
 _NEAR = 0.8
 """Share of the limit on memory above which what a plan really takes is worked out."""
 
@@ -37,7 +37,7 @@ def guessed_plan(default: Plan, make: Callable[[], Space], profile: Profile, bac
         return default
     space = make()
     sites = sites_of(space)
-    coarse(sites.values(), profile, guesses, keep=_KEEP, slack=_SLACK, keeps=keeps)
+    coarse(sites.values(), profile, guesses, keep=_KEEP, slack=aims.slack(2.0), keeps=keeps)
     market = Market(space, sites, Translated(sites, profile), guesses, CostModel.of(profile), aims.limits(), keeps,
                     aims=aims)
     return solve_within(market, aims, weigher(backend, profile, aims)).plan

@@ -51,7 +51,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     story = Story(space.combinations, len(space.all_offers), len(sites))
 
     on_stage("coarse")
-    told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=budget.slack, keeps=keeps)
+    told = coarse(sites.values(), profile, guesses, keep=budget.keep, slack=aims.slack(budget.slack), keeps=keeps)
     story.looked_at, story.kept, story.refused = told.looked_at, told.kept, told.refused
     _add_default(default, market)
     require_room(market, default, weigher(timer.backend, profile, aims))

@@ -124,18 +124,18 @@ def refusal(model: str, real: Real, aims: Aims) -> UnsupportedError:
     joules = real.joules / len(aims.energy.sizes)
     above = (joules - aims.joules) * 1e3
     return UnsupportedError(
-        f"takes at least {joules * 1e3:.3g} mJ a run by the profile's power figures, {above:.3g} mJ above the limit of "
-        f"{aims.joules * 1e3:g} mJ", what=what,
+        f"takes {joules * 1e3:.3g} mJ a run by the profile's power figures in the best plan found, {above:.3g} mJ "
+        f"above the limit of {aims.joules * 1e3:g} mJ", what=what,
         hint="raise --energy-limit-mj, give smaller sizes with --shape, or time kernels with --search-mode")
 
 
-def over_memory(model: str, count: int, aims: Aims, least: str = "at least ") -> UnsupportedError:
+def over_memory(model: str, count: int, aims: Aims, how: str = " in the smallest plan found") -> UnsupportedError:
     """The error of a package that takes `count` bytes, above the limit."""
     assert aims.memory_bytes is not None
     whose = f"the limit of {mib(aims.memory_bytes)}" if aims.memory_is_given else (
         f"the {mib(aims.memory_bytes)} of memory that the profile states")
     return UnsupportedError(
-        f"takes {least}{mib(count)} for weights and tensors, {mib(count - aims.memory_bytes)} above {whose}",
+        f"takes {mib(count)} for weights and tensors{how}, {mib(count - aims.memory_bytes)} above {whose}",
         what=f"model {model!r}",
         hint="raise --memory-limit, or give smaller sizes with --shape")
 
