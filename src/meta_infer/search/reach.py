@@ -26,6 +26,8 @@ MOST = 3
 """Groups that are named."""
 _ROUNDS = 5
 _STRUCTURE = "rates of the machine"
+_MANY = 10 ** 6
+"""Bytes, or operations, that a sample of a rate is the time of."""
 
 
 def reach_of(market: Market, plan: Plan, timer: Timer) -> Reach:
@@ -74,16 +76,16 @@ def machine_rates(timer: Timer) -> MachineRates | None:
         except ToolchainError:
             return None
         turns = [live.rates() for _ in range(_ROUNDS)]
-        samples = [Sample("probe", name, key=key, op="Probe", group=name, structure=_STRUCTURE,
+        samples = [Sample("probe", name, key=key, op="Probe", group=f"10^6 of {name}", structure=_STRUCTURE,
                           isa=str(timer.profile.isa), cpu=timer.cpu, threads=timer.threads, protocol=VERSION,
-                          seconds=1 / statistics.median(rates), rounds=_ROUNDS, status="ok")
+                          seconds=_MANY / statistics.median(rates), rounds=_ROUNDS, status="ok")
                    for name, key, rates in zip(names, keys, zip(*turns, strict=True), strict=True)]
         timer.remember(samples)
         known = {sample.key: sample for sample in samples}
-    peak, *rates = (1 / known[key].seconds for key in keys)
+    peak, *rates = (_MANY / known[key].seconds for key in keys)
     return MachineRates(peak, level_rates(probes, tuple(rates), timer.threads))
 
 
 def _key(timer: Timer, name: str) -> str:
-    parts = [_STRUCTURE, name, str(timer.profile.isa), timer.cpu, str(timer.threads), str(VERSION)]
+    parts = [_STRUCTURE, str(_MANY), name, str(timer.profile.isa), timer.cpu, str(timer.threads), str(VERSION)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
