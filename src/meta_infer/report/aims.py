@@ -90,4 +90,5 @@ def missed(rows: Mapping[str, Any]) -> str | None:
         floor = f", at least {seconds_text(one['floor_s'])}" if one["floor_s"] else ""
         text += f"\n  {one['share']:.0%} in {several}{one['node']} ({one['ops']}): {seconds_text(one['seconds'])}"
         text += floor
-    return text + "\n  to try: more --threads, smaller sizes with --shape, --search-mode thorough, a lower --precision"
+    return text + ("\n  to try: more --threads, smaller sizes with --shape, --search-mode thorough, a model in int8 "
+                   "(--precision generates fp32 alone so far)")
