@@ -70,7 +70,7 @@ def test_a_second_build_times_nothing_and_a_replay_gives_the_same_bytes(
     assert second.report["searches"][0][THIS_RUN]["since"] and not story[THIS_RUN].get("since")
     assert choices(second) == choices(first)
     assert story["threads"] in (1, 2, 4, 8, 16, available_cores())
-    third = build(model, "third.bin", pin=["a.algo=conv_direct"])
+    third = build(model, "third.bin", pin=["a.algo=conv_direct"], threads=story["threads"])
     with Library.open(library) as known:
         assert known.counts().samples >= count
     assert third.report["searches"][0][THIS_RUN]["from_library"] > 0, "another question, with known times"

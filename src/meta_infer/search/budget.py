@@ -15,6 +15,7 @@ class Budget:
     keep     ways of each distinct group that the coarse stage leaves
     tries    ways of each distinct group that are timed in the finetune stage
     in_place whether the plan is run with a clock around every group, and solved again with what that tells
+    moves    whether the graph's moves are in the space
     plans    whole plans that are built and timed against each other at the end
     """
 
@@ -25,14 +26,15 @@ class Budget:
     keep: int
     tries: int
     in_place: bool
+    moves: bool
     plans: int
 
 
 BUDGETS: Mapping[str, Budget] = {
     "fast": Budget(seconds=40, rivals=2, counted=2, slack=1.3,
-                   keep=8, tries=0, in_place=False, plans=3),
+                   keep=8, tries=0, in_place=False, moves=False, plans=3),
     "balanced": Budget(seconds=180, rivals=5, counted=3, slack=1.5,
-                       keep=16, tries=12, in_place=True, plans=5),
+                       keep=16, tries=12, in_place=True, moves=True, plans=5),
     "thorough": Budget(seconds=1800, rivals=12, counted=3, slack=2.0,
-                       keep=48, tries=60, in_place=True, plans=5),
+                       keep=48, tries=60, in_place=True, moves=True, plans=5),
 }

@@ -13,6 +13,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.group import Plan
 from meta_infer.library.store import Library
+from meta_infer.passes.moves import MOVES
 from meta_infer.runtime.cpu import available_cores
 from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.baseline import baseline_plan
@@ -91,7 +92,7 @@ def _searched(graph: Graph, default: Plan, variants: Variants, disabled: frozens
         budget = replace(budget, seconds=request.seconds)
     left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals), budget.in_place)
     timer.on_time = _progress(timer, left, trace)
-    space = make_space(graph, profile, variants, disabled)
+    space = make_space(graph, profile, variants, disabled if budget.moves else disabled | frozenset(MOVES))
     return search(space, default, profile, roofline_model(profile), timer, budget, inputs, request.aims, keeps,
                   baseline_plan(graph, profile, variants, disabled), _stages(left, trace), left.wants)
 
