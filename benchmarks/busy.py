@@ -25,7 +25,7 @@ from tests.real_models import ModelMissing
 from meta_infer import api
 from meta_infer.frontend.import_model import import_model
 from meta_infer.runtime.session import load
-from meta_infer.search.interleave import interleave, median_round
+from meta_infer.search.measure.interleave import interleave, median_round
 from meta_infer.support.switches import read_switches
 from meta_infer.verify.samples import random_inputs, small_point
 

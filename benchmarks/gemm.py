@@ -29,7 +29,7 @@ from meta_infer.ir.graph import Node, Value
 from meta_infer.ir.group import PLAIN, Group
 from meta_infer.ir.shapes import Symbol, evaluate
 from meta_infer.kernels.matmul.gemm import GEMM
-from meta_infer.search.interleave import interleave
+from meta_infer.search.measure.interleave import interleave
 from meta_infer.support.dtypes import FLOAT32
 
 SIZES = ((384, 384), (384, 1536), (1536, 384))

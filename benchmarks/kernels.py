@@ -7,7 +7,7 @@
     python benchmarks/kernels.py --model resnet50 --case 14x14      # the groups of a network, epilogues and all
     python benchmarks/kernels.py --prepare ...                      # compile only, so that a timed run compiles nothing
 
-Measured as the search measures (search/measure.py): all variants of a case in turns, beside a probe of nothing but
+Measured as the search does (search/measure/measure.py): all variants of a case in turns, beside a probe of nothing but
 multiply-adds and probes of every level of memory, so that a busy or throttled machine slows all alike; weights have
 left the cache, activations are warm. GFLOP/s count the operations of the plain algorithm, whatever the kernel executes
 (Winograd's are effective ones). `share` is of the peak probe's rate, or where bytes bound the case, of the rate of the
@@ -43,11 +43,17 @@ from meta_infer.kernels.kernel import Kernel
 from meta_infer.kernels.registry import kernels_for
 from meta_infer.kernels.tuning import feasible, tunings
 from meta_infer.ops.registry import op_named
-from meta_infer.search.candidate import Candidate, Uncompiled, compile_candidates, lowered_conversion, lowered_group
-from meta_infer.search.measure import measure
-from meta_infer.search.measure_protocol import median_and_spread
-from meta_infer.search.measurements import Measurement
-from meta_infer.search.memory_probe import MemoryProbe, level_rates, memory_probes
+from meta_infer.search.measure.candidate import (
+    Candidate,
+    Uncompiled,
+    compile_candidates,
+    lowered_conversion,
+    lowered_group,
+)
+from meta_infer.search.measure.measure import measure
+from meta_infer.search.measure.measure_protocol import median_and_spread
+from meta_infer.search.measure.measurements import Measurement
+from meta_infer.search.measure.memory_probe import MemoryProbe, level_rates, memory_probes
 from meta_infer.support.dtypes import FLOAT32
 from meta_infer.support.switches import read_switches
 

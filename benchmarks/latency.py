@@ -36,7 +36,7 @@ from meta_infer.hardware.load import load_profile
 from meta_infer.ir.graph import Graph
 from meta_infer.ir.shapes import Symbol
 from meta_infer.runtime.session import load
-from meta_infer.search.interleave import interleave, median_round
+from meta_infer.search.measure.interleave import interleave, median_round
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.verify.metrics import distance

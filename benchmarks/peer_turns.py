@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.peer_setup import Converted, Model, PeerFailed
 
 import meta_infer
-from meta_infer.search.interleave import in_turns
+from meta_infer.search.measure.interleave import in_turns
 from meta_infer.verify.metrics import distance
 
 OURS, REFERENCE = "meta-infer", "onnxruntime"

@@ -39,7 +39,7 @@ from tests.real_models import ModelMissing
 from meta_infer import api
 from meta_infer.hardware.load import load_profile
 from meta_infer.runtime.session import load
-from meta_infer.search.live_probes import LiveProbes
+from meta_infer.search.measure.live_probes import LiveProbes
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.verify.samples import random_inputs

@@ -46,11 +46,11 @@ from meta_infer.ir.graph import names_of
 from meta_infer.library.store import Library
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.runtime.session import load
-from meta_infer.search.in_place import time_in_place
-from meta_infer.search.learned_model import cost_samples
-from meta_infer.search.live_probes import LiveProbes
-from meta_infer.search.measure import measured_cpu
+from meta_infer.search.calibrate.learned_model import cost_samples
+from meta_infer.search.measure.live_probes import LiveProbes
+from meta_infer.search.measure.measure import measured_cpu
 from meta_infer.search.predict import DISPATCH, RUN, GroupPrediction, predict_groups
+from meta_infer.search.whole.in_place import time_in_place
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.verify.samples import random_inputs

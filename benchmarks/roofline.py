@@ -8,8 +8,8 @@
 A network's floor is the sum over its groups of the least time over algorithms (direct, Winograd, GEMM) of operations
 over peak and bytes over bandwidth (cost/floor.py); layout conversions and all else between groups have none. Each
 round takes the machine's peak and the rate of every level of memory by probes, then times the network as a whole and
-each of its commands (search/in_place.py). Figures are medians over the rounds, ratios are of one round each. `gap` is
-the group's share of all the time above the floor. `plain` is the floor without Winograd.
+each of its commands (search/whole/in_place.py). Figures are medians over the rounds, ratios are of one round each.
+`gap` is the group's share of all the time above the floor. `plain` is the floor without Winograd.
 
 `meta-infer profile` prints the same of a package that was built before; here equal groups stand together, and the plan
 is the one that a build without options makes.
@@ -43,8 +43,8 @@ from meta_infer.ir.program import Call, walk_commands
 from meta_infer.kernels.kernel import Lowering
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.runtime.session import load
-from meta_infer.search.in_place import Round, time_in_place
-from meta_infer.search.live_probes import LiveProbes
+from meta_infer.search.measure.live_probes import LiveProbes
+from meta_infer.search.whole.in_place import Round, time_in_place
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.verify.samples import random_inputs

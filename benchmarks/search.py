@@ -46,11 +46,11 @@ from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
 from meta_infer.report.search_report import THIS_RUN, search_rows
 from meta_infer.search.budget import BUDGETS
-from meta_infer.search.built import build_plan
 from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
 from meta_infer.search.remembered import PlanFound
 from meta_infer.search.search_plan import SearchRequest, search_plan
-from meta_infer.search.whole import time_plans
+from meta_infer.search.whole.built import build_plan
+from meta_infer.search.whole.whole import time_plans
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
 from meta_infer.support.trace import Trace

@@ -14,7 +14,7 @@ from meta_infer.cost.model import CostModel
 from meta_infer.hardware.load import load_profile
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
-from meta_infer.search.measure import measured_cpu
+from meta_infer.search.measure.measure import measured_cpu
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "latency.py"
 QUICK = ("--rounds", "2", "--seconds", "0")

@@ -50,11 +50,11 @@ from meta_infer.search.default_plan import Variants, default_plan
 from meta_infer.search.exclude import check_kernel_names, without_excluded
 from meta_infer.search.guessed import guessed_plan
 from meta_infer.search.locked import locked_plan, other_sources
-from meta_infer.search.measure import measured_cpu
+from meta_infer.search.measure.measure import measured_cpu
 from meta_infer.search.pins import Pinned, parse_pins
 from meta_infer.search.read_lock import read_choices
 from meta_infer.search.search_plan import SearchRequest, search_plan
-from meta_infer.search.space import make_space
+from meta_infer.search.space.space import make_space
 from meta_infer.search.tune_points import tune_points
 from meta_infer.search.within import require_within
 from meta_infer.support.collector import rare_collections

@@ -22,7 +22,7 @@ from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
-from meta_infer.search.learned_model import machine_model
+from meta_infer.search.calibrate.learned_model import machine_model
 from meta_infer.search.predict import RUN, GroupPrediction, predict_groups
 from meta_infer.search.tune_points import tune_points
 from meta_infer.support.trace import Trace

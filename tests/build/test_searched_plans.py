@@ -21,8 +21,8 @@ from meta_infer.ir.graph import Graph, Value
 from meta_infer.ir.group import Layout, Plan
 from meta_infer.search.default_plan import RISK_LIMIT
 from meta_infer.search.fine import conversion_exists
-from meta_infer.search.solve import Priced, Solved, solve
-from meta_infer.search.space import Offer, make_space
+from meta_infer.search.space.solve import Priced, Solved, solve
+from meta_infer.search.space.space import Offer, make_space
 from meta_infer.support.trace import Trace
 from tests.real_models import ModelMissing, find_model
 

@@ -15,8 +15,8 @@ import pytest
 from meta_infer.backends.cpu.child import child_environment
 from meta_infer.hardware.load import load_profile
 from meta_infer.library.store import Library
-from meta_infer.search.calibrate import Planned
-from meta_infer.search.memory_probe import memory_probes
+from meta_infer.search.calibrate.calibrate import Planned
+from meta_infer.search.measure.memory_probe import memory_probes
 from tests.cli.conftest import Cli
 from tests.search.test_calibrate import Machine, machine
 

@@ -14,7 +14,7 @@ from meta_infer import api
 from meta_infer.hardware.load import load_profile
 from meta_infer.library.store import Library
 from meta_infer.runtime.session import load
-from meta_infer.search.calibrate import Planned
+from meta_infer.search.calibrate.calibrate import Planned
 from meta_infer.support.errors import DeviceError
 from tests.boards import SshServer, emulated_environment, ssh_server
 from tests.build import tiny_models

@@ -9,7 +9,7 @@ import pytest
 from meta_infer.cli.library import words_known
 from meta_infer.library.explain import contests_of, explain
 from meta_infer.library.store import Library
-from meta_infer.search.measure_protocol import VERSION
+from meta_infer.search.measure.measure_protocol import VERSION
 from tests.cli.conftest import Cli
 from tests.library.made_up import GROUP, decision, failed, sample
 

@@ -101,7 +101,7 @@ def test_without_a_compiler(cli: Cli, built: tuple[Path, Path], monkeypatch: pyt
     def missing(*_: object) -> None:
         raise ToolchainError("is not there", what="compiler")
 
-    monkeypatch.setattr("meta_infer.search.live_probes.LiveProbes.__init__", missing)
+    monkeypatch.setattr("meta_infer.search.measure.live_probes.LiveProbes.__init__", missing)
     ended = cli("profile", built[1], *QUICK)
     assert ended.code == 0 and "Softmax" in ended.out and "bound by" not in ended.out
     assert "times are printed without floors" in ended.err

@@ -7,7 +7,7 @@ from pathlib import Path
 from meta_infer.build_config import BuildConfig
 from meta_infer.report.aims import aims_lines, aims_rows, missed, outcome_rows
 from meta_infer.search.aims import Aims
-from meta_infer.search.outcome import Bottleneck, Outcome, Reach
+from meta_infer.search.whole.outcome import Bottleneck, Outcome, Reach
 
 
 def rows(outcome: Outcome | None, aims: Aims | None = None, **fields: object) -> dict[str, object]:

@@ -25,7 +25,7 @@ from meta_infer.report.learn import Origin, class_errors, learned_parts, samples
 from meta_infer.report.profile import PartTime
 from meta_infer.report.profile_parts import Part
 from meta_infer.search.lower_again import features_again
-from meta_infer.search.ways import way_of
+from meta_infer.search.space.ways import way_of
 from tests.kernels.harness import PROFILE
 from tests.report.test_group_work import CONV, group
 

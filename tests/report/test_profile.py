@@ -14,7 +14,7 @@ from meta_infer.report.group_work import work_of
 from meta_infer.report.profile import PackageTime, evaluate, in_order
 from meta_infer.report.profile_parts import Parts, described_parts
 from meta_infer.report.profile_text import profile_json, profile_parts
-from meta_infer.search.in_place import Round
+from meta_infer.search.whole.in_place import Round
 from tests.report.test_group_work import CONV, group
 
 NAME = "/backbone/stage4/stage4.2/" + "branch1/" * 9 + "conv_7/Conv"

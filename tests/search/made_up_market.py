@@ -10,11 +10,11 @@ from meta_infer.backends.registry import backend_for
 from meta_infer.cost.model import CostModel
 from meta_infer.hardware.load import load_profile
 from meta_infer.ir.graph import Graph, Node, Value
-from meta_infer.search.coarse import coarse
 from meta_infer.search.fine import Market
-from meta_infer.search.guesses import Guesses, roofline_model
-from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.space import make_space
+from meta_infer.search.space.coarse import coarse
+from meta_infer.search.space.guesses import Guesses, roofline_model
+from meta_infer.search.space.sites import Translated, sites_of
+from meta_infer.search.space.space import make_space
 from meta_infer.support.dtypes import FLOAT32
 
 

@@ -9,8 +9,8 @@ import pytest
 from meta_infer import api
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.probe import probe
-from meta_infer.search import settle
 from meta_infer.search.aims import aims_of
+from meta_infer.search.whole import settle
 from meta_infer.support.errors import MetaInferError, ProfileError, UnsupportedError
 from tests.search.test_search import library, small_model
 

@@ -18,14 +18,14 @@ from meta_infer.cost.model import ANY, CostModel
 from meta_infer.hardware.load import load_profile, parse_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.library.store import Library
-from meta_infer.search import calibrate as module
-from meta_infer.search import recorded
-from meta_infer.search.calibrate import Calibrator, Planned
-from meta_infer.search.calibrate_jobs import Choice, lowered
-from meta_infer.search.calibrated_profile import calibrated_profile
-from meta_infer.search.calibration import Calibration
-from meta_infer.search.candidate import Candidate, Uncompiled, launches_of, source_of
-from meta_infer.search.measurements import Measurement
+from meta_infer.search.calibrate import calibrate as module
+from meta_infer.search.calibrate.calibrate import Calibrator, Planned
+from meta_infer.search.calibrate.calibrate_jobs import Choice, lowered
+from meta_infer.search.calibrate.calibrated_profile import calibrated_profile
+from meta_infer.search.calibrate.calibration import Calibration
+from meta_infer.search.measure import recorded
+from meta_infer.search.measure.candidate import Candidate, Uncompiled, launches_of, source_of
+from meta_infer.search.measure.measurements import Measurement
 from tests.kernels.harness import make_profile
 
 TODAY = date(2026, 11, 30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meta_infer.search.calibrate_sweep import find_step, steps, sweep_cases, widths
+from meta_infer.search.calibrate.calibrate_sweep import find_step, steps, sweep_cases, widths
 
 LANES = (1, 4, 8, 16)
 

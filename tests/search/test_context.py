@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from meta_infer.ir.group import Plan
-from meta_infer.search import in_context as module
-from meta_infer.search.contenders import choices_of
-from meta_infer.search.context import Context, Placed, level_of, weighted_median
 from meta_infer.search.fine import Market
-from meta_infer.search.in_context import in_context
-from meta_infer.search.placed import InPlace
-from meta_infer.search.solve import Solved
-from meta_infer.search.ways import Way, way_of
+from meta_infer.search.space.solve import Solved
+from meta_infer.search.space.ways import Way, way_of
+from meta_infer.search.whole import in_context as module
+from meta_infer.search.whole.contenders import choices_of
+from meta_infer.search.whole.context import Context, Placed, level_of, weighted_median
+from meta_infer.search.whole.in_context import in_context
+from meta_infer.search.whole.placed import InPlace
 from tests.search.made_up_market import made_up_market
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from meta_infer.search import interleave as module
-from meta_infer.search.interleave import Stats, in_turns, interleave, median_round, summarize, timed_runs
+from meta_infer.search.measure import interleave as module
+from meta_infer.search.measure.interleave import Stats, in_turns, interleave, median_round, summarize, timed_runs
 
 
 class Clock:

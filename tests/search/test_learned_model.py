@@ -11,8 +11,8 @@ from meta_infer.cost.features import Features
 from meta_infer.cost.model import ANY, CostModel
 from meta_infer.library.samples import IN_NETWORK, Sample
 from meta_infer.library.store import Library
-from meta_infer.search import learned_model as module
-from meta_infer.search.learned_model import ENOUGH, cost_samples, learned_model
+from meta_infer.search.calibrate import learned_model as module
+from meta_infer.search.calibrate.learned_model import ENOUGH, cost_samples, learned_model
 from tests.kernels.harness import make_profile
 
 PROFILE = make_profile("x86-64-v3")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meta_infer.search import levels
-from meta_infer.search.levels import fusion_levels, guessed_share
+from meta_infer.search.space import levels
+from meta_infer.search.space.levels import fusion_levels, guessed_share
 from tests.search.made_up_market import made_up_market
 
 

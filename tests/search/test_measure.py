@@ -12,9 +12,9 @@ from meta_infer.backends.cpu.emit_c import KERNEL_TYPE
 from meta_infer.backends.cpu.toolchain import compile_module
 from meta_infer.kernels.matmul.gemm import GEMM
 from meta_infer.kernels.reduction.non_zero import NON_ZERO
-from meta_infer.search.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
-from meta_infer.search.measure import measure, measure_groups
-from meta_infer.search.measurements import Measurement, key_of
+from meta_infer.search.measure.candidate import Candidate, Launch, MeasuredBuffer, compile_candidates, lowered_group
+from meta_infer.search.measure.measure import measure, measure_groups
+from meta_infer.search.measure.measurements import Measurement, key_of
 from tests.kernels.harness import PROFILE, layouts_of, make_group
 
 ISA = PROFILE.isa or ""

@@ -11,11 +11,11 @@ import pytest
 
 from meta_infer.hardware.device import Board, open_device
 from meta_infer.hardware.load import load_profile
-from meta_infer.search.candidate import Candidate, compile_candidates
-from meta_infer.search.launch_probe import launch_probe
-from meta_infer.search.measure import measure, measure_groups, measured_cpu
-from meta_infer.search.measurements import Measurement
-from meta_infer.search.memory_probe import memory_probes
+from meta_infer.search.measure.candidate import Candidate, compile_candidates
+from meta_infer.search.measure.launch_probe import launch_probe
+from meta_infer.search.measure.measure import measure, measure_groups, measured_cpu
+from meta_infer.search.measure.measurements import Measurement
+from meta_infer.search.measure.memory_probe import memory_probes
 from meta_infer.support.errors import DeviceError, DeviceLostError
 from tests.boards import connected, ssh_server
 from tests.search.test_measure import FEW, GOOD, candidate

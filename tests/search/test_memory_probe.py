@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.interpret_loop import interpret
-from meta_infer.search.candidate import compile_candidates
-from meta_infer.search.measure import measure
-from meta_infer.search.memory_probe import level_rates, memory_levels, memory_probes
+from meta_infer.search.measure.candidate import compile_candidates
+from meta_infer.search.measure.measure import measure
+from meta_infer.search.measure.memory_probe import level_rates, memory_levels, memory_probes
 from tests.kernels.harness import PROFILE, make_profile
 
 

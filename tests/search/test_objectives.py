@@ -15,9 +15,20 @@ from meta_infer.ir.shapes import evaluate, product
 from meta_infer.passes.group_order import cycle_of
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.aims import BALANCED, balanced, nearest, solve_for
-from meta_infer.search.live_bytes import weight_bytes
-from meta_infer.search.solve import ENERGY, LATENCY, MEMORY, NO_LIMITS, Goal, Limits, NothingFits, Priced, Solved, solve
-from meta_infer.search.space import Offer, Space
+from meta_infer.search.space.live_bytes import weight_bytes
+from meta_infer.search.space.solve import (
+    ENERGY,
+    LATENCY,
+    MEMORY,
+    NO_LIMITS,
+    Goal,
+    Limits,
+    NothingFits,
+    Priced,
+    Solved,
+    solve,
+)
+from meta_infer.search.space.space import Offer, Space
 from meta_infer.support.errors import UnsupportedError
 from tests.search.test_solve import PRICES, conversion, random_graph, random_space
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meta_infer.search.measure_child import Memory, _settled
-from meta_infer.search.measure_places import place
-from meta_infer.search.measure_protocol import CACHE_FACTOR, median_and_spread
+from meta_infer.search.measure.measure_child import Memory, _settled
+from meta_infer.search.measure.measure_places import place
+from meta_infer.search.measure.measure_protocol import CACHE_FACTOR, median_and_spread
 
 CACHE = 1 << 16
 

@@ -10,12 +10,12 @@ import pytest
 
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
-from meta_infer.search import recorded as module
-from meta_infer.search.candidate import Candidate
-from meta_infer.search.measure import measured_cpu
-from meta_infer.search.measure_protocol import VERSION
-from meta_infer.search.measurements import Measurement, key_of
-from meta_infer.search.recorded import measure_recorded
+from meta_infer.search.measure import recorded as module
+from meta_infer.search.measure.candidate import Candidate
+from meta_infer.search.measure.measure import measured_cpu
+from meta_infer.search.measure.measure_protocol import VERSION
+from meta_infer.search.measure.measurements import Measurement, key_of
+from meta_infer.search.measure.recorded import measure_recorded
 from meta_infer.support.errors import InputError, LibraryError, LibraryUnwritableError
 from tests.search.test_measure import FEW, GOOD, candidate
 

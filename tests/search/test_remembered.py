@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from meta_infer.report.search_report import THIS_RUN
-from meta_infer.search import thread_count
-from meta_infer.search.built import Built
-from meta_infer.search.thread_count import best_threads, thread_counts
 from meta_infer.search.timing import TimeOver
+from meta_infer.search.whole import thread_count
+from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.thread_count import best_threads, thread_counts
 from tests.search.test_search import build, choices, library, small_model
 
 __all__ = ["library"]

@@ -13,8 +13,8 @@ from meta_infer.ir.group import PLAIN, Layout, Variant, blocked
 from meta_infer.ir.group_text import group_text
 from meta_infer.passes.covers import build_group
 from meta_infer.passes.group_order import cycle_of, in_order
-from meta_infer.search.solve import Limits, Priced, best_of_each, solve
-from meta_infer.search.space import Offer, Space
+from meta_infer.search.space.solve import Limits, Priced, best_of_each, solve
+from meta_infer.search.space.space import Offer, Space
 from meta_infer.support.dtypes import FLOAT32
 from meta_infer.support.errors import InternalError, UnsupportedError
 

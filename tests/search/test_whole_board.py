@@ -14,7 +14,7 @@ from meta_infer.hardware.device import Board
 from meta_infer.hardware.load import load_profile
 from meta_infer.runtime.reader import Package
 from meta_infer.runtime.session import load
-from meta_infer.search.whole_board import placed_on_board, turns_on_board
+from meta_infer.search.whole.whole_board import placed_on_board, turns_on_board
 from tests.boards import connected
 from tests.build import tiny_models
 

@@ -16,11 +16,11 @@ from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
 from meta_infer.search.aims import Aims
-from meta_infer.search.coarse import coarse
 from meta_infer.search.fine import Market
-from meta_infer.search.guesses import Guesses, roofline_model
-from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.space import make_space
+from meta_infer.search.space.coarse import coarse
+from meta_infer.search.space.guesses import Guesses, roofline_model
+from meta_infer.search.space.sites import Translated, sites_of
+from meta_infer.search.space.space import make_space
 from meta_infer.search.within import Real, require_room, solve_within, weigher
 from meta_infer.support.errors import UnsupportedError
 from tests.search.test_search import small_model

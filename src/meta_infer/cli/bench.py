@@ -38,7 +38,7 @@ def bench(
     from meta_infer.cli.inputs import choose_inputs
     from meta_infer.cli.peak_memory import peak_rss_bytes
     from meta_infer.hardware.device import open_device
-    from meta_infer.search.interleave import summarize, timed_runs
+    from meta_infer.search.measure.interleave import summarize, timed_runs
 
     if iterations is not None and duration is not None:
         raise UsageError("cannot be combined", what="--iterations and --duration", hint="give one of them")

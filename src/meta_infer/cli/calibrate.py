@@ -13,7 +13,7 @@ from meta_infer.support.errors import UsageError
 from meta_infer.support.switches import read_switches
 
 if TYPE_CHECKING:
-    from meta_infer.search.calibration import Calibration
+    from meta_infer.search.calibrate.calibration import Calibration
 
 
 def calibrate_machine(
@@ -42,8 +42,8 @@ def calibrate_machine(
     from meta_infer.hardware.device import open_device, parse_device
     from meta_infer.hardware.load import NATIVE, calibrated_file, load_profile
     from meta_infer.library.store import Library
-    from meta_infer.search.calibrate import Calibrator, Planned
-    from meta_infer.search.calibrated_profile import calibrated_profile
+    from meta_infer.search.calibrate.calibrate import Calibrator, Planned
+    from meta_infer.search.calibrate.calibrated_profile import calibrated_profile
 
     file = output or calibrated_file()
     if output is None and parse_device(device) is not None:

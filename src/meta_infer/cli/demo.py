@@ -94,7 +94,7 @@ def _run_beside_onnx_runtime(result: BuildResult, model: Path, threads: int, bat
     import numpy as np
 
     from meta_infer.runtime.session import load
-    from meta_infer.search.interleave import interleave, median_round
+    from meta_infer.search.measure.interleave import interleave, median_round
     from meta_infer.verify.reference import reference_session
 
     assert result.path is not None

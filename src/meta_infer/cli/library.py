@@ -179,7 +179,7 @@ def prune(
     from datetime import UTC, datetime, timedelta
 
     from meta_infer.backends.cpu.toolchain import find_compiler
-    from meta_infer.search.measure_protocol import VERSION
+    from meta_infer.search.measure.measure_protocol import VERSION
 
     if older_than is None and not stale and not cpu:
         raise UsageError("says not what to remove", what="library prune",

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from meta_infer.report.profile import PackageTime
     from meta_infer.report.profile_parts import Parts
     from meta_infer.runtime.session import Session
-    from meta_infer.search.in_place import Round
-    from meta_infer.search.live_probes import LiveProbes
+    from meta_infer.search.measure.live_probes import LiveProbes
+    from meta_infer.search.whole.in_place import Round
 
 ROUNDS = 11
 SORTS = ("floor", "time", "order")
@@ -101,7 +101,7 @@ def _learned(library: Library, found: PackageTime, sizes: Mapping[str, int], ses
     """The samples that the library has been given."""
     from meta_infer.hardware.load import load_profile
     from meta_infer.report.learn import Origin, samples_of
-    from meta_infer.search.measure import measured_cpu
+    from meta_infer.search.measure.measure import measured_cpu
 
     lock, package = session.package.json("build.lock.json"), session.package
     compiler = str(lock.get("compiler", "")) if isinstance(lock, dict) else ""
@@ -113,7 +113,7 @@ def _learned(library: Library, found: PackageTime, sizes: Mapping[str, int], ses
 
 def _timed(session: Session, feeds: Mapping[str, np.ndarray], parts: Parts, duration: float,
            steps: StepNames) -> list[Round]:
-    from meta_infer.search.in_place import time_in_place
+    from meta_infer.search.whole.in_place import time_in_place
 
     steps("preparing the probes of this machine")
     probes = _probes(session.threads)
@@ -128,7 +128,7 @@ def _timed(session: Session, feeds: Mapping[str, np.ndarray], parts: Parts, dura
 def _probes(threads: int) -> LiveProbes | None:
     """None, with a warning, on a machine without a compiler: there are times then, but no floors."""
     from meta_infer.hardware.load import load_profile
-    from meta_infer.search.live_probes import LiveProbes
+    from meta_infer.search.measure.live_probes import LiveProbes
 
     host = load_profile("native")
     if host.isa is None:

@@ -24,7 +24,7 @@ from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.ops.execute import execute_graph
 from meta_infer.package.writer import CompiledTarget, write_package
-from meta_infer.search.ways import way_of
+from meta_infer.search.space.ways import way_of
 from meta_infer.support.dtypes import BOOL, FLOAT64
 from meta_infer.support.errors import MetaInferError, ToolchainError, VerificationError
 from meta_infer.verify.compare import rounding_of

@@ -29,10 +29,10 @@ IN_NETWORK = "network"
 
 @dataclass(frozen=True)
 class Sample:
-    """What is measured is in the second half: see Measurement in search/measurements.py.
+    """What is measured is in the second half: see Measurement in search/measure/measurements.py.
 
     kernel, variant   what computed it, with which `knobs`
-    key               hash of all that decides its time (search/measurements.py: key_of): one row per key
+    key               hash of all that decides its time (search/measure/measurements.py: key_of): one row per key
     op                the anchor of the group
     group, structure  the work as a text without names, and the hash of that text without sizes (ir/group_text.py)
     layouts           formats that are not plain: 'in0', 'out0' -> 'b8@1'

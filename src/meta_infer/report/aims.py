@@ -8,8 +8,8 @@ from typing import Any
 from meta_infer.build_config import BuildConfig
 from meta_infer.report.units import bytes_text, seconds_text
 from meta_infer.search.aims import Aims
-from meta_infer.search.baseline import SHARE
-from meta_infer.search.outcome import Outcome
+from meta_infer.search.whole.baseline import SHARE
+from meta_infer.search.whole.outcome import Outcome
 
 GIVEN, BASELINE, PROFILE = "--target-latency-ms", f"{SHARE:.0%} of the un-optimised baseline", "memory of the profile"
 

@@ -25,11 +25,11 @@ from meta_infer.report.limits import broken_limits, build_aims, unheeded
 from meta_infer.report.pooled import pooled_rows
 from meta_infer.report.search_report import of_every_run
 from meta_infer.search.aims import Aims
-from meta_infer.search.built import memory_bytes
 from meta_infer.search.guessed import guessed_joules
 from meta_infer.search.locked import locked_choices
+from meta_infer.search.space.ways import way_of
 from meta_infer.search.tune_points import tune_points
-from meta_infer.search.ways import way_of
+from meta_infer.search.whole.built import memory_bytes
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 

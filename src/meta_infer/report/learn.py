@@ -27,10 +27,10 @@ from meta_infer.library.samples import IN_NETWORK, Sample
 from meta_infer.report.plain_table import plain_table
 from meta_infer.report.profile import PartTime
 from meta_infer.report.units import seconds_text
-from meta_infer.search.described import described
 from meta_infer.search.lower_again import features_again
-from meta_infer.search.measure_protocol import VERSION, median_and_spread
-from meta_infer.search.ways import Way
+from meta_infer.search.measure.described import described
+from meta_infer.search.measure.measure_protocol import VERSION, median_and_spread
+from meta_infer.search.space.ways import Way
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from meta_infer.cost.algorithms import size_of
 from meta_infer.cost.features import group_flops
 from meta_infer.cost.floor import Floor, MachineRates, bounds, traffic
 from meta_infer.report.profile_parts import Part
-from meta_infer.search.in_place import Round
-from meta_infer.search.measure_protocol import median_and_spread
+from meta_infer.search.measure.measure_protocol import median_and_spread
+from meta_infer.search.whole.in_place import Round
 
 SORTS = ("floor", "time", "order")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from meta_infer.cost.energy import Energy
 from meta_infer.hardware.profile import Profile
-from meta_infer.search.solve import ENERGY, LATENCY, MEMORY, NO_LIMITS, Goal, Limits, NothingFits, Solved
+from meta_infer.search.space.solve import ENERGY, LATENCY, MEMORY, NO_LIMITS, Goal, Limits, NothingFits, Solved
 from meta_infer.support.errors import ProfileError
 
 BALANCED: Mapping[str, float] = {"seconds": 0.5, "bytes": 0.25, "joules": 0.25}

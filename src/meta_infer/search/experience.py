@@ -19,11 +19,11 @@ from meta_infer.kernels.registry import kernel_named
 from meta_infer.library.decisions import Decision
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
-from meta_infer.search.coarse import Keeps
 from meta_infer.search.default_plan import RISK_LIMIT
-from meta_infer.search.guesses import Guesses
-from meta_infer.search.sites import Site
-from meta_infer.search.ways import way_of
+from meta_infer.search.space.coarse import Keeps
+from meta_infer.search.space.guesses import Guesses
+from meta_infer.search.space.sites import Site
+from meta_infer.search.space.ways import way_of
 from meta_infer.support.errors import LibraryUnwritableError
 
 FIRST = 2

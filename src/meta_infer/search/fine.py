@@ -16,14 +16,14 @@ from meta_infer.kernels.guess import value_bytes
 from meta_infer.kernels.registry import rival_digest
 from meta_infer.lower.views import slice_view_offset
 from meta_infer.search.aims import Aims, nearest
-from meta_infer.search.coarse import Keeps, anything
-from meta_infer.search.context import Context
-from meta_infer.search.guesses import Guesses
-from meta_infer.search.sites import Known, Site, Translated
-from meta_infer.search.solve import WORK, Goal, Limits, Priced, Solved, solve
-from meta_infer.search.space import Offer, Space
+from meta_infer.search.space.coarse import Keeps, anything
+from meta_infer.search.space.guesses import Guesses
+from meta_infer.search.space.sites import Known, Site, Translated
+from meta_infer.search.space.solve import WORK, Goal, Limits, Priced, Solved, solve
+from meta_infer.search.space.space import Offer, Space
+from meta_infer.search.space.ways import Way, way_of
 from meta_infer.search.timing import Converted, TimeOver, Timer
-from meta_infer.search.ways import Way, way_of
+from meta_infer.search.whole.context import Context
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""

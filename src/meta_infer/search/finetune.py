@@ -9,10 +9,10 @@ from meta_infer.ir.group import Variant
 from meta_infer.kernels.kernel import Refusal
 from meta_infer.search.default_plan import RISK_LIMIT
 from meta_infer.search.fine import Market
-from meta_infer.search.sites import Site
-from meta_infer.search.solve import Solved
+from meta_infer.search.space.sites import Site
+from meta_infer.search.space.solve import Solved
+from meta_infer.search.space.ways import Way, moves, way_of
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.ways import Way, moves, way_of
 
 _GAIN = 0.99
 """A step is one where a way takes less than this share of the time of the one before it."""

@@ -12,11 +12,11 @@ from meta_infer.cost.model import CostModel
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.search.aims import Aims
-from meta_infer.search.coarse import Keeps, anything, coarse
 from meta_infer.search.fine import Market
-from meta_infer.search.guesses import Guesses, roofline_model
-from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.space import Space
+from meta_infer.search.space.coarse import Keeps, anything, coarse
+from meta_infer.search.space.guesses import Guesses, roofline_model
+from meta_infer.search.space.sites import Translated, sites_of
+from meta_infer.search.space.space import Space
 from meta_infer.search.timing import Points
 from meta_infer.search.within import fits, plan_estimate, solve_within, weigher
 

@@ -22,9 +22,9 @@ from meta_infer.kernels.registry import all_kernels, rival_digest
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.fine import conversion_exists
-from meta_infer.search.solve import Priced, solve
-from meta_infer.search.space import Offer, make_space
-from meta_infer.search.ways import Way, variant_as, way_of
+from meta_infer.search.space.solve import Priced, solve
+from meta_infer.search.space.space import Offer, make_space
+from meta_infer.search.space.ways import Way, variant_as, way_of
 from meta_infer.support.errors import InputError, UnsupportedError
 
 _UNPRICED = 1e-6

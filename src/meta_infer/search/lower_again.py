@@ -12,9 +12,9 @@ from meta_infer.cost.features import Features, group_flops
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, layouts_of
 from meta_infer.kernels.registry import kernels_for
-from meta_infer.search.candidate import lowered_group
-from meta_infer.search.candidate_features import candidate_features
-from meta_infer.search.ways import Way, variant_as
+from meta_infer.search.measure.candidate import lowered_group
+from meta_infer.search.measure.candidate_features import candidate_features
+from meta_infer.search.space.ways import Way, variant_as
 from meta_infer.support.errors import MetaInferError
 
 

@@ -24,7 +24,7 @@ from meta_infer.search.budget import BUDGETS
 from meta_infer.search.default_plan import Variants
 from meta_infer.search.experience import capabilities
 from meta_infer.search.locked import locked_choices, locked_plan
-from meta_infer.search.measure_protocol import VERSION
+from meta_infer.search.measure.measure_protocol import VERSION
 from meta_infer.search.timing import Timer
 from meta_infer.support.errors import InputError, LibraryUnwritableError
 

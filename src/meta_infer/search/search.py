@@ -11,24 +11,24 @@ from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.aims import NO_AIMS, Aims
 from meta_infer.search.budget import Budget
-from meta_infer.search.coarse import Keeps, anything, coarse
-from meta_infer.search.contenders import contenders_of
+from meta_infer.search.calibrate.learned_model import learned_model
 from meta_infer.search.experience import decide, decisions_of, take_over
 from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
-from meta_infer.search.guesses import Guesses, Model
-from meta_infer.search.in_context import in_context
-from meta_infer.search.learned_model import learned_model
-from meta_infer.search.levels import fusion_levels
-from meta_infer.search.settle import Settling
-from meta_infer.search.sites import Translated, sites_of
-from meta_infer.search.solve import Solved
-from meta_infer.search.space import Space
+from meta_infer.search.space.coarse import Keeps, anything, coarse
+from meta_infer.search.space.guesses import Guesses, Model
+from meta_infer.search.space.levels import fusion_levels
+from meta_infer.search.space.sites import Translated, sites_of
+from meta_infer.search.space.solve import Solved
+from meta_infer.search.space.space import Space
+from meta_infer.search.space.ways import way_of
 from meta_infer.search.story import Searched, Story
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.told import heaviest, moves_of, raw_error
-from meta_infer.search.ways import way_of
-from meta_infer.search.whole import Inputs
+from meta_infer.search.whole.contenders import contenders_of
+from meta_infer.search.whole.in_context import in_context
+from meta_infer.search.whole.settle import Settling
+from meta_infer.search.whole.whole import Inputs
 from meta_infer.search.within import require_room, weigher
 
 

@@ -16,20 +16,20 @@ from meta_infer.library.store import Library
 from meta_infer.passes.moves import MOVES
 from meta_infer.runtime.cpu import available_cores
 from meta_infer.search.aims import NO_AIMS, Aims
-from meta_infer.search.baseline import baseline_plan
 from meta_infer.search.budget import BUDGETS
-from meta_infer.search.coarse import Keeps, anything
 from meta_infer.search.default_plan import Variants
-from meta_infer.search.guesses import roofline_model
 from meta_infer.search.remembered import PlanFound, question, recall, remember
 from meta_infer.search.search import search
-from meta_infer.search.space import make_space
+from meta_infer.search.space.coarse import Keeps, anything
+from meta_infer.search.space.guesses import roofline_model
+from meta_infer.search.space.space import make_space
 from meta_infer.search.story import Searched, Story
-from meta_infer.search.thread_count import best_threads
 from meta_infer.search.time_left import TimeLeft, seconds_left
 from meta_infer.search.timing import Timer
 from meta_infer.search.tune_points import tune_points
-from meta_infer.search.whole import Inputs
+from meta_infer.search.whole.baseline import baseline_plan
+from meta_infer.search.whole.thread_count import best_threads
+from meta_infer.search.whole.whole import Inputs
 from meta_infer.support.switches import read_switches
 from meta_infer.support.trace import Trace
 from meta_infer.verify.samples import random_inputs

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from meta_infer.ir.group import Plan
-from meta_infer.search.outcome import Outcome
+from meta_infer.search.whole.outcome import Outcome
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from meta_infer.ir.group import Layout, Plan, Variant, layouts_of
 from meta_infer.kernels.registry import rival_digest
 from meta_infer.library.samples import Sample
 from meta_infer.library.store import Library
-from meta_infer.search.built import Built, build_plan
-from meta_infer.search.candidate import (
+from meta_infer.search.measure.candidate import (
     Candidate,
     Uncompiled,
     compile_candidates,
@@ -35,14 +34,15 @@ from meta_infer.search.candidate import (
     lowered_group,
     source_of,
 )
-from meta_infer.search.candidate_features import candidate_features
-from meta_infer.search.described import described
-from meta_infer.search.measure import measure_groups, measured_cpu
-from meta_infer.search.measure_protocol import median_and_spread
-from meta_infer.search.measurements import OK, Measurement, key_of_parts
-from meta_infer.search.recorded import FROM_OUTSIDE, sample_of
-from meta_infer.search.sites import Known, Site
-from meta_infer.search.ways import Way, choices_of, way_of
+from meta_infer.search.measure.candidate_features import candidate_features
+from meta_infer.search.measure.described import described
+from meta_infer.search.measure.measure import measure_groups, measured_cpu
+from meta_infer.search.measure.measure_protocol import median_and_spread
+from meta_infer.search.measure.measurements import OK, Measurement, key_of_parts
+from meta_infer.search.measure.recorded import FROM_OUTSIDE, sample_of
+from meta_infer.search.space.sites import Known, Site
+from meta_infer.search.space.ways import Way, choices_of, way_of
+from meta_infer.search.whole.built import Built, build_plan
 from meta_infer.support.dtypes import DType
 from meta_infer.support.errors import LibraryUnwritableError
 

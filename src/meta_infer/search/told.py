@@ -12,10 +12,10 @@ from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.passes.rewrite import key_of
 from meta_infer.search.fine import Market, is_view
-from meta_infer.search.sites import Site
-from meta_infer.search.space import Space
+from meta_infer.search.space.sites import Site
+from meta_infer.search.space.space import Space
+from meta_infer.search.space.ways import Way, way_of
 from meta_infer.search.story import Heavy
-from meta_infer.search.ways import Way, way_of
 
 MOST = 10
 

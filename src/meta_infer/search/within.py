@@ -13,10 +13,10 @@ from meta_infer.ir.program import MemoryPlan, Program
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.search.aims import Aims
-from meta_infer.search.built import memory_bytes
 from meta_infer.search.fine import Market
-from meta_infer.search.live_bytes import LiveBytes, weight_bytes
-from meta_infer.search.solve import Limits, Solved
+from meta_infer.search.space.live_bytes import LiveBytes, weight_bytes
+from meta_infer.search.space.solve import Limits, Solved
+from meta_infer.search.whole.built import memory_bytes
 from meta_infer.support.errors import UnsupportedError
 
 TRIES = 5

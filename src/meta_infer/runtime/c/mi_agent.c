@@ -1,7 +1,7 @@
 /* Times candidate kernels in turns, on a board: agent REQUEST.
  *
- * What search/measure_child.py does where Python is, in the same order and with the same numbers, which come in the
- * request. search/measure_board.py writes it and reads the lines. The request is words in this order:
+ * What search/measure/measure_child.py does where Python is, in the same order and with the same numbers, which come in the
+ * request. search/measure/measure_board.py writes it and reads the lines. The request is words in this order:
  *
  *   MI-MEASURE-1 patience batch batches longest_turn probe_every fewest_rounds good_spread threads driver
  *   fills:       count, then a file each               contents that memory is filled with, again and again

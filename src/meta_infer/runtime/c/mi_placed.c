@@ -1,6 +1,6 @@
 /* Times a package as a whole and with a clock around every command, on a board: placed REQUEST.
  *
- * What search/in_place.py does where Python is. The request is words in this order:
+ * What search/whole/in_place.py does where Python is. The request is words in this order:
  *
  *   MI-PLACED-1 patience rounds fewest_rounds seconds commands package inputs
  *   holders:  count, then commands whose time counts as none, because it is that of what they hold

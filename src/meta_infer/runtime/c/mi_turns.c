@@ -1,6 +1,6 @@
 /* Times whole packages in turns, on a board: turns REQUEST.
  *
- * What search/whole_child.py does where Python is. The request is words in this order:
+ * What search/whole/whole_child.py does where Python is. The request is words in this order:
  *
  *   MI-TURNS-1 patience rounds seconds
  *   packages:  count, then each: key, package file, file with its inputs (a request of mi_driver_package.h)

@@ -1,0 +1,1 @@
+"""Microbenchmarks of a machine, and the cost models that are fitted to what was timed."""

@@ -1,0 +1,1 @@
+"""What a search chooses from, and the program that chooses."""

@@ -1,0 +1,1 @@
+"""Whole plans: built, timed in turns and in place, and chosen between."""

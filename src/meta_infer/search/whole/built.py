@@ -1,0 +1,55 @@
+"""A plan as a program with its code, before it is timed as a whole."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from meta_infer.backends.base import Backend
+from meta_infer.hardware.profile import Profile
+from meta_infer.ir.group import Plan
+from meta_infer.ir.program import PREPARED, MemoryPlan, Program
+from meta_infer.ir.program_text import print_program
+from meta_infer.lower.lower_graph import lower_graph
+from meta_infer.memory.planner import plan_memory
+from meta_infer.package.writer import CompiledTarget
+from meta_infer.search.measure.measure import measured_cpu
+from meta_infer.search.measure.measure_protocol import VERSION
+
+
+@dataclass(frozen=True)
+class Built:
+    """A plan as a program with its code, whose hash is `code`, to be run with `threads` threads on `cpu`."""
+
+    plan: Plan
+    target: CompiledTarget
+    code: str
+    threads: int
+    cpu: str
+
+    @property
+    def key(self) -> str:
+        """That of the sample of its time."""
+        parts = [self.code, str(self.threads), self.cpu, str(VERSION)]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    @property
+    def bytes(self) -> int:
+        """Weights, the arena, and what sessions prepare."""
+        return memory_bytes(self.target.program, self.target.memory)
+
+
+def memory_bytes(program: Program, memory: MemoryPlan) -> int:
+    """What a package takes where it runs: weights, the arena, and what sessions prepare from weights at load."""
+    weights = sum(array.nbytes for array in program.constants.values())
+    return weights + memory.sizes.get("ram", 0) + memory.sizes.get(PREPARED, 0)
+
+
+def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int, cpu: str = "") -> Built:
+    """Lowers and compiles, to be timed on `cpu`, by default this machine's. Raises ToolchainError."""
+    program = lower_graph(plan, profile, backend.lower, plan.graph.inputs, plan.graph.outputs)
+    memory = plan_memory(program)
+    sources = backend.emit(program, profile)
+    artifact = backend.compile(sources, profile)
+    code = hashlib.sha256("\0".join([*sources, print_program(program, memory), artifact.compiler]).encode()).hexdigest()
+    return Built(plan, CompiledTarget(program, memory, artifact), code, threads, cpu or measured_cpu())

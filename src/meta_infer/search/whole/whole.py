@@ -1,0 +1,103 @@
+"""Whole plans against each other: built into packages, run in turns in one child process.
+
+What groups take alone does not add up to what the network takes: caches are as the group before left them, neighbouring
+calls run without a barrier between them. So the last word is a run of the whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from meta_infer.backends.cpu.child import run_child
+from meta_infer.hardware.device import Board
+from meta_infer.library.samples import Sample
+from meta_infer.package.writer import write_package
+from meta_infer.search.measure.measure_protocol import VERSION, median_and_spread
+from meta_infer.search.measure.measurements import OK
+from meta_infer.search.timing import TimeOver, Timer
+from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.whole_board import turns_on_board
+
+_PATIENCE = 60.0
+_STRUCTURE = "whole plan"
+
+Inputs = Sequence[Mapping[str, np.ndarray]]
+"""Inputs of the model by name, one mapping for every point at which it is timed."""
+
+
+def time_plans(built: Sequence[Built], inputs: Inputs, *, rounds: int, seconds: float,
+               board: Board | None = None) -> list[tuple[float, ...]]:
+    """Seconds of a run of each in every round, all points added up; nothing of one that failed.
+
+    They run in turns, about `seconds` in all, in a child process or on a board.
+    """
+    if not built:
+        return []
+    threads = [one.threads for one in built]
+    with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
+        folder = Path(name)
+        if board is not None:
+            for i, one in enumerate(built):
+                write_package(folder / f"{i}.bin", [one.target])
+            files = [folder / f"{i}.bin" for i in range(len(built))]
+            return board.again(lambda: turns_on_board(board, files, inputs, threads=threads, rounds=rounds,
+                                                      seconds=seconds))
+        for k, point in enumerate(inputs):
+            np.savez(folder / f"inputs_{k}.npz",
+                     **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]
+        for i, one in enumerate(built):
+            write_package(folder / f"{i}.bin", [one.target])
+        request = {"packages": [f"{i}.bin" for i in range(len(built))], "inputs": [list(point) for point in inputs],
+                   "threads": threads, "rounds": rounds, "seconds": seconds}
+        (folder / "request.json").write_text(json.dumps(request))
+        failed = run_child([sys.executable, "-m", "meta_infer.search.whole.whole_child", str(folder)],
+                           _PATIENCE + 3 * seconds)
+        if failed is None:
+            return [tuple(found) for found in json.loads((folder / "answer.json").read_text())]
+    if len(built) == 1:
+        return [()]
+    return [time_plans([one], inputs, rounds=rounds, seconds=seconds / len(built))[0] for one in built]
+
+
+def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float,
+                  base: float | None = None) -> list[float]:
+    """Seconds of a run of each, infinite of one that failed: from the library where it knows all of them, else
+    measured and remembered. They count by their ratio to the last one, round by round.
+
+    With `base`, the seconds of the last one as they are known, these stay, and the others are times that. Raises
+    TimeOver in a replay that does not know all.
+    """
+    asked = built if base is None else built[:-1]
+    known = timer.library.known([one.key for one in asked]) if timer.library else {}
+    if all(one.key in known for one in asked):
+        return [*(known[one.key].seconds for one in asked), *([] if base is None else [base])]
+    if timer.is_replay:
+        raise TimeOver("whole plans")
+    found = time_plans(built, inputs, rounds=rounds, seconds=seconds, board=timer.board)
+    samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
+    timer.remember(samples)
+    return [*(sample.seconds for sample in samples), *([] if base is None else [base])]
+
+
+def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...], level: float | None = None) -> tuple[float, ...]:
+    """Times as if each round had been the base's median one, or had taken the base `level` seconds."""
+    if not turns or not base:
+        return turns
+    level = level or median_and_spread(base)[0]
+    return tuple(level * mine / other for mine, other in zip(turns, base, strict=True))
+
+
+def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
+    seconds, spread = median_and_spread(turns) if turns else (math.inf, 0.0)
+    graph = built.plan.graph
+    return Sample("plan", "whole", key=built.key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
+                  structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=timer.cpu, threads=built.threads,
+                  seconds=seconds, spread=spread, rounds=len(turns), status=OK if turns else "failed",
+                  protocol=VERSION, compiler=built.target.artifact.compiler)
