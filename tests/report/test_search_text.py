@@ -69,7 +69,7 @@ def test_the_long_text_has_refusals_and_where_the_time_goes() -> None:
 def test_an_ended_search_says_that_another_build_goes_on() -> None:
     ended = story()
     ended.ended = "the time for measuring is over"
-    assert "it ended early: the time for measuring is over; a second build goes on from here" in printed(False, ended)
+    assert "it ended early: the time for measuring is over; a greater mode" in printed(False, ended)
 
 
 def test_levels_that_were_left_out_are_said_to_be() -> None:

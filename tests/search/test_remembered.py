@@ -38,8 +38,9 @@ def test_only_what_answers_the_question(tmp_path: Path, library: Path) -> None:
     assert first.report["searches"][0]["threads"] == 1
     assert since() == since(seed=1) != "", "inputs are no part of the question"
     assert not since(memory_limit_mib=64.0), "another limit is another question"
-    edit("UPDATE plans SET mode = 'thorough'")
+    edit("UPDATE plans SET mode = 'thorough', seconds = 600")
     assert since(), "a greater effort answers a lesser one"
+    assert not since(search_seconds=601), "time had run out, and there is more of it now"
     edit("UPDATE plans SET mode = 'fast', whole = 'other code'")
     assert not since(), "the code that was timed has changed; a search takes its place"
     assert since()

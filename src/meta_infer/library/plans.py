@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from meta_infer.library.fields import COUNT, FROM_ONE, NAME, TEXT, TIME, Kind
+from meta_infer.library.fields import COUNT, FROM_ONE, NAME, SECONDS, TEXT, TIME, Kind
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class FoundPlan:
 
     key      hash of all that a search is asked: model, chip, threads, limits, what was pinned or left out
     mode     'fast', 'balanced', 'thorough'
+    seconds  that it had for timing kernels, where these ran out; infinite where everything was timed
     choices  those of a lock, as JSON
     told     what the report of the build said of the search, as JSON
     whole    key of the sample of the whole plan's time: a hash of its code
@@ -24,6 +25,7 @@ class FoundPlan:
 
     key: str
     mode: str
+    seconds: float
     choices: str
     told: str
     whole: str
@@ -37,6 +39,6 @@ class FoundPlan:
 
 
 PLAN_FIELDS: Mapping[str, Kind] = {
-    "key": NAME, "mode": NAME, "choices": NAME, "told": NAME, "whole": NAME, "model": TEXT, "isa": TEXT, "cpu": TEXT,
-    "threads": FROM_ONE, "protocol": COUNT, "compiler": TEXT, "made": TIME,
+    "key": NAME, "mode": NAME, "seconds": SECONDS, "choices": NAME, "told": NAME, "whole": NAME,
+    "model": TEXT, "isa": TEXT, "cpu": TEXT, "threads": FROM_ONE, "protocol": COUNT, "compiler": TEXT, "made": TIME,
 }

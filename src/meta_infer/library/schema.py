@@ -37,9 +37,9 @@ CREATE TABLE decisions (
 
 _PLANS = """
 CREATE TABLE plans (
-    key TEXT NOT NULL, mode TEXT NOT NULL, choices TEXT NOT NULL, told TEXT NOT NULL, whole TEXT NOT NULL,
-    model TEXT NOT NULL, isa TEXT NOT NULL, cpu TEXT NOT NULL, threads INTEGER NOT NULL, protocol INTEGER NOT NULL,
-    compiler TEXT NOT NULL, made TEXT NOT NULL,
+    key TEXT NOT NULL, mode TEXT NOT NULL, seconds REAL NOT NULL, choices TEXT NOT NULL, told TEXT NOT NULL,
+    whole TEXT NOT NULL, model TEXT NOT NULL, isa TEXT NOT NULL, cpu TEXT NOT NULL, threads INTEGER NOT NULL,
+    protocol INTEGER NOT NULL, compiler TEXT NOT NULL, made TEXT NOT NULL,
     PRIMARY KEY (key, mode)
 )
 """

@@ -45,7 +45,7 @@ def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[Rendera
     lines = _counts(rows, verbose)
     lines += _in_place(rows.get("in_place", ()))
     if rows["ended"]:
-        lines.append(f"it ended early: {rows['ended']}; a second build goes on from here")
+        lines.append(f"it ended early: {rows['ended']}; a greater mode or --search-seconds goes on from here")
     parts: list[RenderableType] = [*map(Text, lines), ""]
     if rows.get("fusion_levels"):
         parts += [levels_table(rows["fusion_levels"]), ""]

@@ -16,9 +16,9 @@ from meta_infer.library.store import Library
 from meta_infer.passes.moves import MOVES
 from meta_infer.runtime.cpu import available_cores
 from meta_infer.search.aims import NO_AIMS, Aims
-from meta_infer.search.budget import BUDGETS
+from meta_infer.search.budget import BUDGETS, Budget
 from meta_infer.search.default_plan import Variants
-from meta_infer.search.remembered import PlanFound, question, recall, remember
+from meta_infer.search.remembered import Effort, PlanFound, question, recall, remember
 from meta_infer.search.search import search
 from meta_infer.search.space.coarse import Keeps, anything
 from meta_infer.search.space.guesses import roofline_model
@@ -71,7 +71,8 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
                       board=board, warn=trace.warn)
         asked = question(graph, timer, (request.threads, request.aims, *sorted(disabled), *request.chosen))
         trace.on_step("search, known plans")
-        if not is_replay and (known := recall(timer, asked, request.mode, graph, variants, disabled)) is not None:
+        effort = Effort(request.mode, _budget(request).seconds)
+        if not is_replay and (known := recall(timer, asked, effort, graph, variants, disabled)) is not None:
             return known
         inputs = [random_inputs(graph, point, request.seed) for point in points]
         if request.threads is None:
@@ -79,17 +80,21 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
             processors = board.profile.cores if board else available_cores()
             timer = replace(timer, threads=best_threads(default, timer, inputs, processors))
         found = _searched(graph, default, variants, disabled, request, timer, inputs, keeps, trace)
-        answer = PlanFound(found.plan, timer.threads, rows_of(found.story) | {"threads": timer.threads})
-        if not found.story.ended and not is_replay:
-            remember(timer, asked, request.mode, answer)
+        rows = rows_of(found.story) | {"threads": timer.threads}
+        answer = PlanFound(found.plan, timer.threads, rows, is_cut=bool(found.story.ended))
+        if not is_replay:
+            remember(timer, asked, effort, answer)
         return answer
+
+
+def _budget(request: SearchRequest) -> Budget:
+    budget = BUDGETS[request.mode]
+    return budget if request.seconds is None else replace(budget, seconds=request.seconds)
 
 
 def _searched(graph: Graph, default: Plan, variants: Variants, disabled: frozenset[str], request: SearchRequest,
               timer: Timer, inputs: Inputs, keeps: Keeps, trace: Trace) -> Searched:
-    profile, budget = timer.profile, BUDGETS[request.mode]
-    if request.seconds is not None:
-        budget = replace(budget, seconds=request.seconds)
+    profile, budget = timer.profile, _budget(request)
     left = TimeLeft(budget.seconds, budget.tries / (1 + budget.rivals), budget.in_place)
     timer.on_time = _progress(timer, left, trace)
     space = make_space(graph, profile, variants, disabled if budget.moves else disabled | frozenset(MOVES))
