@@ -38,5 +38,6 @@ def decision(group: str = GROUP, **changed: Any) -> Decision:
 def found_plan(key: str = "p1", **changed: Any) -> FoundPlan:
     usual: dict[str, Any] = dict(
         mode="balanced", seconds=float("inf"), choices='[{"nodes": ["y"]}]', told="{}", whole="w1",
-        model="resnet18", isa="x86-64-v3", cpu="AMD EPYC", threads=1, protocol=1, compiler="ziglang 0.17.1", made="2026-11-30T08:10:00Z")
+        model="resnet18", isa="x86-64-v3", cpu="AMD EPYC", threads=1, protocol=1,
+        compiler="ziglang 0.17.1", made="2026-11-30T08:10:00Z")
     return FoundPlan(key, **{**usual, **changed})
