@@ -41,7 +41,8 @@ def test_only_what_answers_the_question(tmp_path: Path, library: Path) -> None:
     edit("UPDATE plans SET mode = 'thorough', seconds = 600")
     assert since(), "a greater effort answers a lesser one"
     assert not since(search_seconds=601), "time had run out, and there is more of it now"
-    edit("UPDATE plans SET mode = 'fast', whole = 'other code'")
+    edit("DELETE FROM plans WHERE mode = 'thorough'")
+    edit("UPDATE plans SET whole = 'other code'")
     assert not since(), "the code that was timed has changed; a search takes its place"
     assert since()
     edit("UPDATE plans SET choices = replace(choices, 'conv_', 'gone_')")
