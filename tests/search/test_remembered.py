@@ -30,11 +30,14 @@ def test_only_what_answers_the_question(tmp_path: Path, library: Path) -> None:
         db.close()
 
     def since(**fields: Any) -> str:
+        nonlocal last
         result = build(model, "m.bin", threads=1, **fields)
-        assert choices(result) == choices(first)
-        return str(result.report["searches"][0][THIS_RUN].get("since", ""))
+        found = str(result.report["searches"][0][THIS_RUN].get("since", ""))
+        assert not found or choices(result) == choices(last)
+        last = result
+        return found
 
-    first = build(model, "m.bin", threads=1)
+    first = last = build(model, "m.bin", threads=1)
     assert first.report["searches"][0]["threads"] == 1
     assert since() == since(seed=1) != "", "inputs are no part of the question"
     assert not since(memory_limit_mib=64.0), "another limit is another question"
