@@ -16,6 +16,7 @@ from meta_infer.search.timing import TimeOver
 from meta_infer.search.whole import thread_count
 from meta_infer.search.whole.built import Built
 from meta_infer.search.whole.thread_count import best_threads, thread_counts
+from meta_infer.search.whole.whole import Took
 from tests.search.test_search import build, choices, library, small_model
 
 __all__ = ["library"]
@@ -68,15 +69,15 @@ def test_the_fewest_threads_that_are_about_as_quick(seconds: Sequence[float], be
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def compare(built: Sequence[Built], *rest: object, **options: object) -> list[float]:
+    def compare(built: Sequence[Built], *rest: object, **options: object) -> list[Took]:
         asked.extend(one.threads for one in built)
-        return list(seconds)
+        return [Took(one) for one in seconds]
 
     timer: Any = SimpleNamespace(build=lambda plan: Built(plan, None, "code", 1, "cpu"))     # type: ignore[arg-type]
     monkeypatch.setattr(thread_count, "compare_built", compare)
     assert best_threads(None, timer, [{}], 8) == best and asked == [1, 2, 4, 8]              # type: ignore[arg-type]
 
-    def over(*rest: object, **options: object) -> list[float]:
+    def over(*rest: object, **options: object) -> list[Took]:
         raise TimeOver("whole plans")
 
     monkeypatch.setattr(thread_count, "compare_built", over)

@@ -11,6 +11,7 @@ class Budget:
     """seconds  for measuring, as a backstop: what a search does depends on times only where it runs into this
     rivals   ways of each distinct group that are timed in the fine stage
     counted  times as many are lowered, for the cost model to choose them from
+    taken    ways of each group that are taken over from other chips
     slack    times the least guess that a way may be guessed to take and still be timed
     keep     ways of each distinct group that the coarse stage leaves
     tries    ways of each distinct group that are timed in the finetune stage
@@ -22,6 +23,7 @@ class Budget:
     seconds: float
     rivals: int
     counted: int
+    taken: int
     slack: float
     keep: int
     tries: int
@@ -31,10 +33,10 @@ class Budget:
 
 
 BUDGETS: Mapping[str, Budget] = {
-    "fast": Budget(seconds=40, rivals=2, counted=2, slack=1.3,
+    "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3,
                    keep=8, tries=0, in_place=False, moves=False, plans=3),
-    "balanced": Budget(seconds=180, rivals=5, counted=3, slack=1.5,
+    "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5,
                        keep=16, tries=12, in_place=True, moves=True, plans=5),
-    "thorough": Budget(seconds=1800, rivals=12, counted=3, slack=2.0,
+    "thorough": Budget(seconds=1800, rivals=12, counted=3, taken=2, slack=2.0,
                        keep=48, tries=60, in_place=True, moves=True, plans=5),
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Plan, Variant, walk_plans
@@ -23,11 +24,11 @@ from meta_infer.search.default_plan import RISK_LIMIT
 from meta_infer.search.space.coarse import Keeps
 from meta_infer.search.space.guesses import Guesses
 from meta_infer.search.space.sites import Site
-from meta_infer.search.space.ways import way_of
+from meta_infer.search.space.ways import Way, way_of
 from meta_infer.support.errors import LibraryUnwritableError
 
-FIRST = 2
-"""Ways of elsewhere that each group takes over as candidates."""
+_BETTER = 0.98
+"""Times the least guess of a group that what did best elsewhere is guessed to take, so that plans are made of it."""
 
 
 def capabilities(profile: Profile) -> str:
@@ -37,8 +38,12 @@ def capabilities(profile: Profile) -> str:
 
 
 def take_over(sites: Iterable[Site], library: Library, profile: Profile, cpu: str, guesses: Guesses,
-              keeps: Keeps) -> int:
-    """Adds what did best elsewhere to the ways of each site, to be timed first; how many sites had any."""
+              keeps: Keeps, most: int) -> int:
+    """Adds what did best elsewhere to the ways of each site, `most` of each, to be timed first; how many sites had any.
+
+    Of another instruction set the kernel carries over rather than its knobs: where the plan by rule takes the same
+    variant, it is with the knobs of the rule, which knows the registers here.
+    """
     met = 0
     for site in sites:
         taken = 0
@@ -48,12 +53,17 @@ def take_over(sites: Iterable[Site], library: Library, profile: Profile, cpu: st
             variant = _as_here(sample, site.group, site.variants, profile)
             if variant is None or variant.risk > RISK_LIMIT or not keeps(site.group, variant):
                 continue
-            site.add(variant, guesses.seconds(site.group, variant))
             way = way_of(site.group, variant)
+            if sample.isa != str(profile.isa):
+                way = next((one for one in site.by_rule if _are_alike(one, way)), way)
+            if way not in site.ways:
+                site.add(variant, guesses.seconds(site.group, variant))
             if way not in site.first:
+                least = min(guesses.corrected(*item) for item in site.ways.items())
+                site.ways[way].guess *= _BETTER ** (taken + 1) * least / guesses.corrected(way, site.ways[way])
                 site.first.append(way)
                 taken += 1
-            if taken == FIRST:
+            if taken == most:
                 break
         met += bool(taken)
     return met
@@ -77,6 +87,11 @@ def _as_here(sample: Sample, group: Group, variants: Iterable[Variant], profile:
             variant = variant if isinstance(one, Refusal) else one
         return variant
     return None
+
+
+def _are_alike(one: Way, other: Way) -> bool:
+    """Whether they differ in knobs at most."""
+    return replace(one, knobs=()) == replace(other, knobs=())
 
 
 def _stem(name: str) -> str:

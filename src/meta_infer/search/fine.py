@@ -198,15 +198,16 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, c
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
-    """Untimed ways worth timing: the chosen one, that of the plan by rule, what did best elsewhere, and where nothing
-    did, the `rivals` best of all that were guessed to come near."""
+    """Untimed ways worth timing: the chosen one, what did best elsewhere, and where nothing did, that of the plan by
+    rule and the `rivals` best of all that were guessed to come near."""
     ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
                     key=lambda item: item[:2])
     least = ranked[0][0]
     near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
                                      if seconds <= slack * least or way == chosen]
     timed = sum(known.measured is not None for _, known in near)
-    first = [way for way in dict.fromkeys([*site.first, *site.by_rule, chosen]) if site.ways[way].measured is None]
+    wanted = dict.fromkeys([*(site.first or site.by_rule), chosen])
+    first = [way for way in wanted if site.ways[way].measured is None]
     untimed = [known.variant for way, known in near if known.measured is None and way not in first]
     more = 0 if site.first else rivals - timed - len(first)
     return [*(site.ways[way].variant for way in first), *untimed[:max(0, more)]]

@@ -56,7 +56,8 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     _add_default(default, market)
     require_room(market, default, weigher(timer.backend, profile, aims))
     if timer.library is not None:
-        story.taken_over = take_over(sites.values(), timer.library, profile, timer.cpu, guesses, keeps)
+        story.taken_over = take_over(sites.values(), timer.library, profile, timer.cpu, guesses, keeps,
+                                     budget.taken)
     try:
         on_stage("fine")
         solved = fine(market, timer, rivals=budget.rivals, counted=budget.counted, slack=budget.slack, until=until)

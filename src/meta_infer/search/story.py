@@ -12,13 +12,15 @@ from meta_infer.search.whole.outcome import Outcome
 
 @dataclass(frozen=True)
 class Contender:
-    """A whole plan: what its parts add up to, and what it took; infinite where it was not run. `bytes` are those of
+    """A whole plan: what its parts add up to, and what it took, with the spread of rounds beside the default plan;
+    infinite where it was not run. `bytes` are those of
     weights, arena and what is prepared at load; 0 where it was not built."""
 
     name: str
     plan: Plan
     estimate: float
     measured: float = math.inf
+    spread: float = 0.0
     bytes: int = 0
 
 

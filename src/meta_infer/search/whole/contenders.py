@@ -20,12 +20,13 @@ from meta_infer.support.errors import UnsupportedError
 _DOUBT = 0.03
 """Share by which a way must be quicker than that of the plan by rule, for the plan that only changes what is clear."""
 _CLEARLY = 0.99
-"""Share of the default plan's time below which another plan counts as quicker."""
+"""Share of the default plan's time below which another plan counts as quicker, if three in four rounds say so."""
 
 
 def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
     """Sorts plans: what is not clearly quicker than the default plan comes after it."""
-    beats = one is default or not one.measured > _CLEARLY * default.measured or math.isinf(default.measured)
+    beats = one is default or math.isinf(default.measured) or (
+        one.measured <= _CLEARLY * default.measured and one.measured + one.spread < default.measured)
     return not beats, one.measured, one.estimate
 
 

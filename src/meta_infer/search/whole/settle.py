@@ -69,7 +69,8 @@ class Settling:
         except TimeOver as over:
             self.ended = self.ended or str(over)
             return contenders
-        return [replace(one, measured=seconds) for one, seconds in zip(contenders, found, strict=False)]
+        return [replace(one, measured=took.seconds, spread=took.spread)
+                for one, took in zip(contenders, found, strict=False)]
 
     def settle(self, contenders: Sequence[Contender], baseline: Plan | None) -> tuple[list[Contender], Outcome]:
         """The contenders as they stand, the winner first, and what it came to; the last of those given is the default.
@@ -209,7 +210,7 @@ class Settling:
                                      rounds=rounds, seconds=_SLOW, base=winner.measured)
         except TimeOver:
             return None
-        return _mean(found, len(self.timer.points))
+        return _mean(found.seconds, len(self.timer.points))
 
 
 def _seconds(one: Contender) -> float:

@@ -36,7 +36,7 @@ def best_threads(plan: Plan, timer: Timer, inputs: Inputs, processors: int) -> i
                               seconds=_SECONDS)
     except TimeOver:
         return counts[-1]
-    least = min(found)
+    least = min(took.seconds for took in found)
     if not math.isfinite(least):
         return counts[-1]
-    return next(count for count, seconds in zip(counts, found, strict=True) if seconds <= _ABOUT * least)
+    return next(count for count, took in zip(counts, found, strict=True) if took.seconds <= _ABOUT * least)

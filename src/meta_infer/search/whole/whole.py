@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,8 +67,15 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, rounds: int, seconds: 
     return [time_plans([one], inputs, rounds=rounds, seconds=seconds / len(built))[0] for one in built]
 
 
+class Took(NamedTuple):
+    """Seconds of a run, infinite where it failed, and half the width of the interval that holds half of the rounds."""
+
+    seconds: float
+    spread: float = 0.0
+
+
 def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float,
-                  base: float | None = None) -> list[float]:
+                  base: float | None = None) -> list[Took]:
     """Seconds of a run of each, infinite of one that failed: from the library where it knows all of them, else
     measured and remembered. They count by their ratio to the last one, round by round.
 
@@ -77,13 +85,17 @@ def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, round
     asked = built if base is None else built[:-1]
     known = timer.library.known([one.key for one in asked]) if timer.library else {}
     if all(one.key in known for one in asked):
-        return [*(known[one.key].seconds for one in asked), *([] if base is None else [base])]
+        return [*(_took(known[one.key]) for one in asked), *([] if base is None else [Took(base)])]
     if timer.is_replay:
         raise TimeOver("whole plans")
     found = time_plans(built, inputs, rounds=rounds, seconds=seconds, board=timer.board)
     samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
     timer.remember(samples)
-    return [*(sample.seconds for sample in samples), *([] if base is None else [base])]
+    return [*map(_took, samples), *([] if base is None else [Took(base)])]
+
+
+def _took(sample: Sample) -> Took:
+    return Took(sample.seconds, sample.spread)
 
 
 def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...], level: float | None = None) -> tuple[float, ...]:
