@@ -15,6 +15,8 @@ from ruamel.yaml.error import MarkedYAMLError
 from meta_infer.runtime.native import MAX_THREADS
 from meta_infer.support.errors import UsageError
 
+_AMOUNT = Field(default=None, gt=0, allow_inf_nan=False)
+
 STEPS = ("import", "canonicalize", "legalize", "plan", "lower", "memory", "emit", "compile", "package")
 """Steps that `stop_after` may name, in order."""
 
@@ -32,14 +34,14 @@ class BuildConfig(BaseModel):
     shape: tuple[str, ...] = ()                               # 'x=1,3,48,32..960'
     precision: Literal["auto", "fp32", "fp16", "int8"] = "auto"
     search_mode: Literal["none", "fast", "balanced", "thorough"] = "none"
-    search_seconds: float | None = Field(default=None, gt=0)  # for measuring; default: what the mode has
+    search_seconds: float | None = _AMOUNT                    # for measuring; default: what the mode has
     pin: tuple[str, ...] = ()                                 # 'conv1.algo=winograd': see search/pins.py
     replay: Path | None = None                                # a lock, or a package that holds one: its choices
     tune_at: tuple[str, ...] = ()                             # 'N=1,L=128': sizes at which a search times a model
     objective: Literal["latency", "energy", "memory", "balanced"] = "latency"     # see search/aims.py
-    target_latency_ms: float | None = Field(default=None, gt=0)      # default of a search: 60% of the baseline
-    memory_limit_mib: float | None = Field(default=None, gt=0)       # default: the memory of the profile
-    energy_limit_mj: float | None = Field(default=None, gt=0)        # of one run
+    target_latency_ms: float | None = _AMOUNT                 # default of a search: 60% of the baseline
+    memory_limit_mib: float | None = _AMOUNT                  # default: the memory of the profile
+    energy_limit_mj: float | None = _AMOUNT                   # of one run
     threads: int | None = Field(default=None, ge=1, le=MAX_THREADS)  # the package's default number of threads
     custom: tuple[Path, ...] = ()                             # Python files with ops of the user
     disable: tuple[str, ...] = ()                             # passes by name

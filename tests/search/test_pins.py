@@ -57,6 +57,11 @@ def test_a_search_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ("y.algo=winograd", "may be gemm"),
     ("a.layout=b16", "makes"),
     ("a.tiles=3", "has no knob 'tiles'"),
+    ("a.columns=0", "has no such columns: it offers"),
+    ("a.vectors=-1", "has no such vectors"),
+    ("a.columns=x", "has no such columns"),
+    ("y.tile=x", "has no such tile"),
+    ("y.block_rows=0", "has no such block_rows"),
 ])
 def test_what_cannot_be_says_why(tmp_path: Path, pin: str, match: str) -> None:
     with pytest.raises(UsageError, match=match) as error:

@@ -33,12 +33,21 @@ def unheeded(config: BuildConfig, chip: Profile) -> Iterator[str]:
     """One warning per aim that decides less than its name says."""
     by_energy = [*(["--energy-limit-mj"] if config.energy_limit_mj is not None else []),
                  *([f"--objective {config.objective}"] if config.objective in ("energy", "balanced") else [])]
+    if config.target_latency_ms is not None and chip.backend is None:
+        yield (f"profile {chip.name} has no code generator, so kernels are chosen for this machine: "
+               "--target-latency-ms is compared with an estimate, and chooses nothing")
     if by_energy and chip.backend is None:
         yield (f"profile {chip.name} has no code generator, so kernels are chosen for this machine: {by_energy[0]} is "
                "compared with an estimate, and chooses nothing")
     elif config.search_mode == "none" and config.replay is None and (by_energy or config.objective != "latency"):
         yield (f"nothing is timed without a search, so {(by_energy or ['--objective ' + config.objective])[0]} goes by "
                "guesses of time: --search-mode balanced times kernels")
+    if config.search_mode == "none":
+        for flag, given in (("--search-seconds", config.search_seconds), ("--tune-at", config.tune_at)):
+            if given:
+                yield f"nothing is timed without a search, so {flag} has no effect: give --search-mode as well"
+    elif config.replay is not None:
+        yield f"--replay takes all choices of the lock, so --search-mode {config.search_mode} times nothing"
     if config.replay is not None and config.objective != "latency":
         yield f"--replay takes all choices of the lock, so --objective {config.objective} chooses nothing"
 

@@ -150,7 +150,9 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         told = _correct(market, timer, told) if counted > 1 else 0
         for site, way, _ in parts:
             _count(site, way, market, timer, rivals, counted, slack)
+        brought = _brought(market)
         wanted = [(site, _promising(site, way, market.guesses, rivals, slack)) for site, way, _ in parts]
+        wanted += [(site, variants) for site, variants in brought if all(site is not other for other, _ in wanted)]
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:
             return solved
@@ -197,6 +199,19 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, c
         site.ways[way].guess, site.ways[way].is_counted = level * seconds, True
 
 
+def _brought(market: Market) -> list[tuple[Site, list[Variant]]]:
+    """Untimed kernels of users, wherever they can be: nothing else tells how quick they are."""
+    found = []
+    for site in market.sites.values():
+        own = [v for v in site.variants if rival_digest(v.kernel) and market.keeps(site.group, v)]
+        for variant in own:
+            site.add(variant, market.guesses.seconds(site.group, variant))
+        untimed = [v for v in own if site.ways[way_of(site.group, v)].measured is None]
+        if untimed:
+            found.append((site, untimed))
+    return found
+
+
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
     """Untimed ways worth timing: the chosen one, what did best elsewhere, and where nothing did, that of the plan by
     rule and the `rivals` best of all that were guessed to come near."""
@@ -206,7 +221,8 @@ def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: fl
     near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
                                      if seconds <= slack * least or way == chosen]
     timed = sum(known.measured is not None for _, known in near)
-    wanted = dict.fromkeys([*(site.first or site.by_rule), chosen])
+    own = (way for way in site.ways if rival_digest(way.kernel))
+    wanted = dict.fromkeys([*(site.first or site.by_rule), *own, chosen])
     first = [way for way in wanted if site.ways[way].measured is None]
     untimed = [known.variant for way, known in near if known.measured is None and way not in first]
     more = 0 if site.first else rivals - timed - len(first)

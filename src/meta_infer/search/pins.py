@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node, walk_graphs
 from meta_infer.ir.group import PLAIN, Group, Variant
-from meta_infer.kernels.kernel import Refusal
+from meta_infer.kernels.kernel import KnobValue, Refusal
 from meta_infer.kernels.registry import kernel_named
 from meta_infer.search.default_plan import Variants
 from meta_infer.support.errors import UsageError
@@ -113,6 +113,10 @@ class Pinned:
             kernel = kernel_named(variant.kernel)
             known = next((k.values for k in kernel.knobs(group, variant, profile) if k.name == pin.field), ())
             value = int(pin.value) if pin.value.lstrip("-").isdigit() else pin.value
+            if not _is_like(value, known):
+                failed.append((pin, f"{variant.kernel} has no such {pin.field}: it offers "
+                                    f"{', '.join(map(str, known))}"))
+                continue
             tuned = kernel.tune(group, variant, {pin.field: value}, profile)
             if isinstance(tuned, Refusal):
                 failed.append((pin, f"{variant.kernel} refuses it ({tuned.reason}: {tuned.detail}; it offers "
@@ -128,6 +132,15 @@ class Pinned:
         for pin, reason in failed:
             place.setdefault(pin.text, []).append(reason)
         return None
+
+
+def _is_like(value: KnobValue, known: Sequence[KnobValue]) -> bool:
+    """Whether a value is of the kind that a knob offers: one of its words, or a number that is not below all of its
+    numbers and 1."""
+    if isinstance(value, str):
+        return value in known
+    numbers = [one for one in known if isinstance(one, int)]
+    return bool(numbers) and value >= min(1, *numbers)
 
 
 def _mismatch(pin: Pin, group: Group, variant: Variant) -> str:
