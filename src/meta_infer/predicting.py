@@ -63,7 +63,7 @@ def predict(model: str | Path, hardware: str = "native", *, shape: Sequence[str]
     (host, *_) = target_profiles(chip if chip.backend else load_profile("native"), config.isa)
     imported = import_model(config.model, parse_shape_specs(config.shape), trace.warn)
     graph = legalize(canonicalize(imported, frozenset()), chip, trace.warn, takes=kernels_take((host,), ()))
-    (sizes, *_) = tune_points(graph, (at,) if at else ())
+    (sizes, *_) = tune_points(graph, (at,) if at else (), "--at")
     plan, backend = plan_target(config, graph, host, trace), backend_for(host)
     program = lower_graph(plan, host, backend.lower, names_of(imported, imported.inputs),
                           names_of(imported, imported.outputs))
