@@ -44,12 +44,12 @@ def test_killed_at_random_moments(tmp_path: Path, full: bool) -> None:
         after = keys(library)
         assert before <= after
         before = after
-    last = start(model, "m.bin", library)
+    last = start(model, "m.bin", library, seconds=600.0)       # one that time cuts has no replay
     assert last.wait(timeout=300) == 0, last.stderr
     assert before <= keys(library)
     built = (tmp_path / "m.bin").read_bytes()
     env = {**os.environ, "META_INFER_LIBRARY": str(library), "META_INFER_MEASURE": "replay"}
-    subprocess.run([sys.executable, "-c", BUILD, str(model), str(tmp_path / "m.bin"), "60"], env=env, check=True)
+    subprocess.run([sys.executable, "-c", BUILD, str(model), str(tmp_path / "m.bin"), "600.0"], env=env, check=True)
     assert (tmp_path / "m.bin").read_bytes() == built
 
 
