@@ -27,7 +27,7 @@ def test_a_search_times_it_like_others(tmp_path: Path, monkeypatch: pytest.Monke
 
     def searched(text: str) -> None:
         build(model, custom=(write(tmp_path, text),) if text else (), output=tmp_path / "a.bin", search_mode="fast",
-              search_seconds=2, verify=False)
+              search_seconds=600, verify=False)
 
     searched("")
     searched(text)                                              # not what the search without them has found

@@ -65,6 +65,7 @@ def test_a_memory_limit_holds_for_a_lock_too(tmp_path: Path) -> None:
 
 def searched(model: Path, monkeypatch: pytest.MonkeyPatch, **fields: object) -> api.BuildResult:
     """A build with a search, whose replay gives the same bytes."""
+    fields = {"search_seconds": 600, **fields}                 # a slow machine ends like a quick one
     found = build(model, search_mode="fast", threads=1, **fields)
     assert found.path is not None
     built = found.path.read_bytes()
@@ -120,7 +121,7 @@ def test_energy_without_a_search_goes_by_guesses(tmp_path: Path) -> None:
 
 def test_energy_in_a_search(tmp_path: Path, library: Path) -> None:
     model, chip = small_model(tmp_path), str(powered(tmp_path))
-    fields = {"hardware": chip, "search_mode": "fast", "threads": 1}
+    fields = {"hardware": chip, "search_mode": "fast", "threads": 1, "search_seconds": 600}
     found = build(model, objective="balanced", **fields)
     aims = found.report["aims"]
     assert aims["objective"] == "balanced" and aims["energy_j"] > 20 * 0.9 * aims["latency_s"]

@@ -37,7 +37,7 @@ def test_given_points() -> None:
 
 @pytest.mark.parametrize("text, match", [("M=1", "the model has"), ("LL=1", "did you mean"),
                                          ("N=9", r"expected 1\.\.8"), ("N=0", r"1\.\.8"),
-                                         ("L=2", "in steps of 4"), ("N", "gives no size of N"), ("N=x", "'x'"), ("", "''")])
+                                         ("L=2", "in steps of 4"), ("N", "no size of N"), ("N=x", "'x'"), ("", "''")])
 def test_bad_points(text: str, match: str) -> None:
     with pytest.raises(UsageError) as error:
         tune_points(graph(N, L), [text])
