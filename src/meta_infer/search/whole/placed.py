@@ -7,8 +7,6 @@ there when the same code is met again.
 from __future__ import annotations
 
 import hashlib
-import json
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from meta_infer.backends.cpu.child import run_child
 from meta_infer.ir.group_text import group_text
 from meta_infer.ir.program import Call, If, Loop, walk_commands
 from meta_infer.library.samples import IN_NETWORK, OK, Sample
@@ -26,10 +23,10 @@ from meta_infer.search.measure.measure_protocol import VERSION, median_and_sprea
 from meta_infer.search.space.ways import Way, way_of
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.child_files import ask
 from meta_infer.search.whole.whole import Inputs
 from meta_infer.search.whole.whole_board import placed_on_board
 
-_PATIENCE = 60.0
 _ROUNDS, _SECONDS = 7, 2.0
 _STRUCTURE = "plan in place"
 _WHOLE, _REST = "whole", "rest"
@@ -91,24 +88,17 @@ def _key(built: Built, point: int, part: Part) -> str:
 def _run(built: Built, inputs: Inputs, timer: Timer) -> list[list[Round]] | None:
     commands = list(walk_commands(built.target.program.commands))
     holders = [i for i, command in enumerate(commands) if isinstance(command, If | Loop)]
-    request = {"inputs": [list(point) for point in inputs], "threads": timer.threads, "rounds": _ROUNDS,
-               "seconds": _SECONDS, "holders": holders}
     with tempfile.TemporaryDirectory(prefix="meta-infer-place-") as name:
         folder = Path(name)
+        write_package(folder / "plan.bin", [built.target])
         if timer.board is not None:
-            write_package(folder / "plan.bin", [built.target])
             board = timer.board
             return board.again(lambda: placed_on_board(
                 board, folder / "plan.bin", inputs, holders, len(commands), threads=timer.threads, rounds=_ROUNDS,
                 seconds=_SECONDS))
-        for k, point in enumerate(inputs):
-            np.savez(folder / f"inputs_{k}.npz",
-                     **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]
-        write_package(folder / "plan.bin", [built.target])
-        (folder / "request.json").write_text(json.dumps(request))
-        failed = run_child([sys.executable, "-m", "meta_infer.search.whole.in_place_child", str(folder)],
-                           _PATIENCE + 3 * _SECONDS)
-        return None if failed is not None else json.loads((folder / "answer.json").read_text())
+        found: list[list[Round]] | None = ask("meta_infer.search.whole.in_place_child", folder, inputs, _SECONDS,
+                                              threads=timer.threads, rounds=_ROUNDS, holders=holders)
+        return found
 
 
 def _samples(built: Built, groups: Mapping[str, tuple[str, Way]], rounds: Sequence[Round], timer: Timer,

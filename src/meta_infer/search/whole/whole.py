@@ -6,9 +6,7 @@ calls run without a barrier between them. So the last word is a run of the whole
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from meta_infer.backends.cpu.child import run_child
 from meta_infer.hardware.device import Board
 from meta_infer.library.samples import Sample
 from meta_infer.package.writer import write_package
@@ -24,9 +21,9 @@ from meta_infer.search.measure.measure_protocol import VERSION, median_and_sprea
 from meta_infer.search.measure.measurements import OK
 from meta_infer.search.timing import TimeOver, Timer
 from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.child_files import ask
 from meta_infer.search.whole.whole_board import turns_on_board
 
-_PATIENCE = 60.0
 _STRUCTURE = "whole plan"
 
 Inputs = Sequence[Mapping[str, np.ndarray]]
@@ -44,24 +41,16 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, rounds: int, seconds: 
     threads = [one.threads for one in built]
     with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
         folder = Path(name)
+        files = [folder / f"{i}.bin" for i in range(len(built))]
+        for file, one in zip(files, built, strict=True):
+            write_package(file, [one.target])
         if board is not None:
-            for i, one in enumerate(built):
-                write_package(folder / f"{i}.bin", [one.target])
-            files = [folder / f"{i}.bin" for i in range(len(built))]
             return board.again(lambda: turns_on_board(board, files, inputs, threads=threads, rounds=rounds,
                                                       seconds=seconds))
-        for k, point in enumerate(inputs):
-            np.savez(folder / f"inputs_{k}.npz",
-                     **{f"i{i}": array for i, array in enumerate(point.values())})      # type: ignore[arg-type]
-        for i, one in enumerate(built):
-            write_package(folder / f"{i}.bin", [one.target])
-        request = {"packages": [f"{i}.bin" for i in range(len(built))], "inputs": [list(point) for point in inputs],
-                   "threads": threads, "rounds": rounds, "seconds": seconds}
-        (folder / "request.json").write_text(json.dumps(request))
-        failed = run_child([sys.executable, "-m", "meta_infer.search.whole.whole_child", str(folder)],
-                           _PATIENCE + 3 * seconds)
-        if failed is None:
-            return [tuple(found) for found in json.loads((folder / "answer.json").read_text())]
+        answer = ask("meta_infer.search.whole.whole_child", folder, inputs, seconds,
+                     packages=[file.name for file in files], threads=threads, rounds=rounds)
+        if answer is not None:
+            return [tuple(found) for found in answer]
     if len(built) == 1:
         return [()]
     return [time_plans([one], inputs, rounds=rounds, seconds=seconds / len(built))[0] for one in built]

@@ -1,12 +1,11 @@
 """The process in which whole packages run in turns: `python -m meta_infer.search.whole.whole_child FOLDER`.
 
-FOLDER holds request.json, the packages and inputs of every point (inputs_0.npz, ...), and receives answer.json: the
-median seconds of a run of each package in every round, all points added up.
+FOLDER holds the packages and a request (child_files.py); the answer is the median seconds of a run of
+each package in every round, all points added up.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -17,15 +16,13 @@ import numpy as np
 
 from meta_infer.runtime.session import load
 from meta_infer.search.measure.interleave import interleave
+from meta_infer.search.whole.child_files import read_points, read_request, write_answer
 
 LOADS = 3
 
 def main(folder: Path) -> None:
-    request = json.loads((folder / "request.json").read_text())
-    points = []
-    for k, names in enumerate(request["inputs"]):
-        with np.load(folder / f"inputs_{k}.npz") as arrays:
-            points.append({name: arrays[f"i{i}"] for i, name in enumerate(names)})
+    request = read_request(folder)
+    points = list(read_points(folder, request))
     packages = [(folder / name, count) for name, count in zip(request["packages"], request["threads"], strict=True)]
     shares = _shares(request["rounds"])
     answer: list[list[float]] = [[] for _ in packages]
@@ -33,7 +30,7 @@ def main(folder: Path) -> None:
         found = _rounds(packages, points, rounds, request["seconds"] / len(shares))
         for turns, more in zip(answer, found, strict=True):
             turns += more
-    (folder / "answer.json").write_text(json.dumps(answer))
+    write_answer(folder, answer)
 
 
 def _shares(rounds: int) -> list[int]:
