@@ -20,11 +20,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,9 +30,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.latency import REAL, environment
-from benchmarks.networks import Network, default_plan_of, networks
+from benchmarks.networks import Network, default_plan_of
+from benchmarks.searching import networks_or_told, searched, teller
 from benchmarks.solve_only import solve_only, solve_table
-from tests.real_models import ModelMissing
 
 from meta_infer.backends.registry import backend_for
 from meta_infer.hardware.load import load_profile
@@ -44,16 +42,12 @@ from meta_infer.kernels.computed_by import kernels_take
 from meta_infer.passes.covers import propose_covers
 from meta_infer.passes.legalize import legalize
 from meta_infer.passes.pipeline import canonicalize
-from meta_infer.report.search_report import THIS_RUN, search_rows
+from meta_infer.report.search_report import THIS_RUN
 from meta_infer.search.budget import BUDGETS
 from meta_infer.search.default_plan import RISK_LIMIT, Variants, default_plan
-from meta_infer.search.remembered import PlanFound
-from meta_infer.search.search_plan import SearchRequest, search_plan
 from meta_infer.search.whole.built import build_plan
 from meta_infer.search.whole.whole import time_plans
 from meta_infer.support.errors import MetaInferError
-from meta_infer.support.switches import read_switches
-from meta_infer.support.trace import Trace
 from meta_infer.verify.samples import random_inputs
 
 POLICIES: Mapping[str, tuple[bool, str]] = {
@@ -103,21 +97,13 @@ def _is_blocked(variant: Variant) -> bool:
     return any(layout.block for layout in (*variant.inputs.values(), *variant.outputs.values()))
 
 
-def measure(network: Network, mode: str, threads: int, profile: Profile, rounds: int, seconds: float,
+def measure(network: Network, mode: str, threads: int, profile: Profile, library: Path, rounds: int, seconds: float,
             tell: Callable[[str], None]) -> Row:
     graph = legalize(canonicalize(network.imported, frozenset()), profile, takes=kernels_take((profile,)))
     backend = backend_for(profile)
     rule = default_plan_of(network, profile)
-    tune_at = (",".join(f"{name}={size}" for name, size in network.dims.items()),) if network.dims else ()
-
-    def searched() -> tuple[PlanFound, float]:
-        begun = time.perf_counter()
-        found = search_plan(graph, rule, profile, backend, backend.variants, frozenset(),
-                            SearchRequest(mode, None, tune_at, threads), Trace(on_step=tell), search_rows)
-        return found, time.perf_counter() - begun
-
-    cold, cold_seconds = searched()
-    _, warm_seconds = searched()
+    cold, cold_seconds = searched(network, profile, mode, threads, library, tell)
+    _, warm_seconds = searched(network, profile, mode, threads, library, tell)
     plans: dict[str, Plan] = {"searched": cold.plan, "rule": rule}
     for name, (is_blocked, kernel) in POLICIES.items():
         try:
@@ -165,15 +151,11 @@ def main() -> int:
         return _solve_only(options.models or REAL, options.mode, profile, options.json)
     for name in options.models or REAL:
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["META_INFER_LIBRARY"] = str(options.library or Path(folder) / "library.sqlite")
-            try:
-                for network in networks(name, read_switches().cache / "models"):
-                    rows.append(measure(network, options.mode, options.threads, profile, options.rounds,
-                                        options.seconds, lambda text, name=name: print(f"{name}: {text}",
-                                                                                       file=sys.stderr, flush=True)))
-                    print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-            except ModelMissing as missing:
-                print(f"NOT MEASURED: {missing}", file=sys.stderr)
+            library = options.library or Path(folder) / "library.sqlite"
+            for network in networks_or_told(name):
+                rows.append(measure(network, options.mode, options.threads, profile, library, options.rounds,
+                                    options.seconds, teller(name)))
+                print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
     else:
@@ -184,12 +166,9 @@ def main() -> int:
 def _solve_only(names: Sequence[str], mode: str, profile: Profile, as_json: bool) -> int:
     rows = []
     for name in names:
-        try:
-            for network in networks(name, read_switches().cache / "models"):
-                rows.append(solve_only(network, mode, profile))
-                print(solve_table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-        except ModelMissing as missing:
-            print(f"NOT MEASURED: {missing}", file=sys.stderr)
+        for network in networks_or_told(name):
+            rows.append(solve_only(network, mode, profile))
+            print(solve_table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1) if as_json
           else solve_table(rows))
     return 0

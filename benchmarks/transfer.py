@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,27 +26,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.latency import environment
-from benchmarks.networks import Network, networks
-from tests.real_models import ModelMissing
+from benchmarks.networks import Network
+from benchmarks.searching import networks_or_told, searched, teller
 
 from meta_infer.backends.registry import backend_for
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.targets import restrict
-from meta_infer.kernels.computed_by import kernels_take
-from meta_infer.passes.alternatives import propose_alternatives
-from meta_infer.passes.covers import propose_covers
-from meta_infer.passes.legalize import legalize
-from meta_infer.passes.pipeline import canonicalize
-from meta_infer.report.search_report import THIS_RUN, search_rows
+from meta_infer.report.search_report import THIS_RUN
 from meta_infer.search.budget import BUDGETS
-from meta_infer.search.default_plan import default_plan
-from meta_infer.search.remembered import PlanFound
-from meta_infer.search.search_plan import SearchRequest, search_plan
 from meta_infer.search.whole.built import build_plan
 from meta_infer.search.whole.whole import time_plans
-from meta_infer.support.switches import read_switches
-from meta_infer.support.trace import Trace
 from meta_infer.verify.samples import random_inputs
 
 
@@ -69,27 +57,13 @@ class Row:
         return self.timed / max(1, self.timed_with)
 
 
-def searched(network: Network, profile: Profile, mode: str, seconds: float | None, library: Path,
-             tell: Callable[[str], None]) -> tuple[PlanFound, float]:
-    os.environ["META_INFER_LIBRARY"] = str(library)
-    graph = legalize(canonicalize(network.imported, frozenset()), profile, takes=kernels_take((profile,)))
-    backend, none = backend_for(profile), frozenset[str]()
-    rule = default_plan(graph, profile, lambda g: propose_covers(g, none, graph), backend.variants,
-                        lambda g, groups: propose_alternatives(g, groups, none, graph))
-    tune_at = (",".join(f"{name}={size}" for name, size in network.dims.items()),) if network.dims else ()
-    begun = time.perf_counter()
-    found = search_plan(graph, rule, profile, backend, backend.variants, none, SearchRequest(mode, seconds, tune_at, 1),
-                        Trace(on_step=tell), search_rows)
-    return found, time.perf_counter() - begun
-
-
 def measure(network: Network, profile: Profile, other: Profile, mode: str, most: float | None, rounds: int,
             seconds: float, tell: Callable[[str], None]) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        alone, took = searched(network, profile, mode, most, folder / "empty.sqlite", tell)
-        searched(network, other, mode, most, folder / "other.sqlite", lambda text: tell(f"{other.isa}: {text}"))
-        helped, took_with = searched(network, profile, mode, most, folder / "other.sqlite", tell)
+        alone, took = searched(network, profile, mode, 1, folder / "empty.sqlite", tell, most)
+        searched(network, other, mode, 1, folder / "other.sqlite", lambda text: tell(f"{other.isa}: {text}"), most)
+        helped, took_with = searched(network, profile, mode, 1, folder / "other.sqlite", tell, most)
     backend = backend_for(profile)
     built = [build_plan(one.plan, backend, profile, 1) for one in (alone, helped)]
     graph = alone.plan.graph
@@ -123,14 +97,10 @@ def main() -> int:
     if not other.runs_on(profile) or other.isa == profile.isa:
         parser.error(f"--from {options.other}: name another instruction set that this machine ({profile.isa}) runs")
     for name in options.models or ("resnet18", "mobilenetv2"):
-        try:
-            for network in networks(name, read_switches().cache / "models"):
-                rows.append(measure(network, profile, other, options.mode, options.search_seconds, options.rounds,
-                                    options.seconds, lambda text, name=name: print(f"{name}: {text}", file=sys.stderr,
-                                                                                   flush=True)))
-                print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-        except ModelMissing as missing:
-            print(f"NOT MEASURED: {missing}", file=sys.stderr)
+        for network in networks_or_told(name):
+            rows.append(measure(network, profile, other, options.mode, options.search_seconds, options.rounds,
+                                options.seconds, teller(name)))
+            print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
     else:
