@@ -37,7 +37,6 @@ def _linear(samples: list[CostSample]) -> CostModel:
 
 
 def test_what_is_not_linear_is_learned() -> None:
-    pytest.importorskip("sklearn")
     samples = _samples(600, bent=True)
     linear = _linear(samples)
     residual = learn(samples, linear)

@@ -81,7 +81,7 @@ def learn(samples: Sequence[CostSample], linear: CostModel) -> Residual | None:
 @cache
 def _pools() -> Any:
     """scikit-learn's threads, which on a busy machine take longer to wait for each other than one of them alone."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
