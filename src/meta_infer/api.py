@@ -11,7 +11,7 @@ from typing import Any
 from meta_infer.backends.registry import backend_for
 from meta_infer.build_config import BuildConfig, make_config
 from meta_infer.custom import load_custom
-from meta_infer.custom.check import check_kernels, has_rivals
+from meta_infer.custom.check import check_kernels, has_rivals, unfit_rivals
 from meta_infer.frontend.import_model import import_model
 from meta_infer.frontend.symbols import parse_shape_specs
 from meta_infer.hardware.device import Board, open_device, require_fit
@@ -58,7 +58,7 @@ from meta_infer.search.space.space import make_space
 from meta_infer.search.tune_points import tune_points
 from meta_infer.search.within import require_within
 from meta_infer.support.collector import rare_collections
-from meta_infer.support.errors import ToolchainError, UnsupportedError, VerificationError
+from meta_infer.support.errors import InputError, ToolchainError, UnsupportedError, UsageError, VerificationError
 from meta_infer.support.trace import Trace
 from meta_infer.verify.compare import TensorComparison
 from meta_infer.verify.package_check import make_vector, require_equal, verify_package
@@ -186,12 +186,21 @@ def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, 
     disabled = frozenset(config.disable)
     pins = Pinned(parse_pins(config.pin))
     pins.check(graph)
-    variants = pins.among(without_excluded(backend_for(host).variants, config.exclude, trace.warn))
+    unpinned = without_excluded(backend_for(host).variants, config.exclude, trace.warn)
+    variants = pins.among(unpinned)
+    for name in unfit_rivals(make_space(graph, host, unpinned, disabled)) if config.custom else ():
+        trace.warn(f"kernel {name} can compute no group of this model on {host.isa}: look at its op, dtypes, layouts, "
+                   "needs and fits")
     if config.replay is not None:
         choices, what = read_choices(config.replay, str(host.isa))
         for name in other_sources(choices):
             trace.warn(f"{what}: the file that holds kernel {name} has changed since")
-        return locked_plan(graph, choices, what, host, variants, disabled)
+        try:
+            return locked_plan(graph, choices, what, host, variants, disabled)
+        except InputError as error:
+            locked_plan(graph, choices, what, host, unpinned, disabled)    # raises what is wrong without pins too
+            raise UsageError(f"contradicts {what}, which has chosen otherwise", hint="leave out one of them",
+                             what=f"--pin {' --pin '.join(config.pin)}") from error
     try:
         return _planned(config, graph, host, variants, pins, trace, board, aims)
     except UnsupportedError as error:

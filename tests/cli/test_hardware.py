@@ -61,5 +61,5 @@ def test_probe_into_a_folder_that_does_not_exist(cli: Cli, tmp_path: Path) -> No
 
 
 def test_version(cli: Cli) -> None:
-    assert cli("version").out.startswith("meta-infer ")
+    assert cli("version").out.startswith("meta-infer ") and cli("--version").out == cli("version").out
     assert set(cli("version", "--json").json) >= {"meta-infer", "python", "numpy", "ziglang"}

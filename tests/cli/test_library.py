@@ -64,6 +64,7 @@ def test_list(cli: Cli, filled: Path) -> None:
     assert "conv_direct/tiled" in lines[1] and "2.30 ms" in lines[1] and " 3 " in lines[1] and "AMD EPYC" in lines[1]
     assert "2 lines more with --most 0" in cli("library", "list", "--most", "1").out
     assert len(cli("library", "list", "--op", "MatMul").out.splitlines()) == 1 + 1 + 2
+    assert cli("library", "list", "--op", "MatMull").out.endswith("1 decisions; none is of --op MatMull\n")
     every = cli("library", "list", "--samples")
     assert fits(every.out) and "killed" in every.out and every.out.count("aa") == 3
     found = cli("library", "list", "--json", "--cpu", "epyc").json

@@ -127,6 +127,14 @@ def test_by_rule_only_for_a_lesser_cost(tmp_path: Path) -> None:
     assert "mine" not in build(saved_model(tmp_path), stop_after="plan").text      # it was another build's
 
 
+def test_one_that_fits_nothing_is_told_of(tmp_path: Path) -> None:
+    model, path = saved_model(tmp_path), write(tmp_path, kernel(fits="lambda group, profile: False"))
+    found = build(model, output=tmp_path / "net.bin", custom=(path,))
+    assert any("kernel mine can compute no group of this model" in text for text in found.trace.warnings)
+    found = build(model, output=tmp_path / "net.bin", custom=(write(tmp_path, kernel()),))
+    assert not any("can compute no group" in text for text in found.trace.warnings)
+
+
 def test_knobs(tmp_path: Path) -> None:
     tuned = kernel(knobs="{'width': (8, 4, 2)}",
                    allows="lambda g, p, knobs: 'too narrow' if knobs['width'] < 4 else True")

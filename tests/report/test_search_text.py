@@ -66,6 +66,13 @@ def test_the_long_text_has_refusals_and_where_the_time_goes() -> None:
     assert max(map(len, text.splitlines())) <= 100
 
 
+def test_several_sizes_are_named() -> None:
+    rows = search_rows(story())
+    for points, said in (([{"N": 1, "L": 16}, {"N": 1, "L": 96}], "over runs at N=1,L=16 and N=1,L=96;"), ([{}], "")):
+        lines = [str(part) for part in search_parts(rows | {"tuned_at": points})]
+        assert any(said in line for line in lines) and any("sums over" in line for line in lines) == bool(said)
+
+
 def test_an_ended_search_says_that_another_build_goes_on() -> None:
     ended = story()
     ended.ended = "the time for measuring is over"

@@ -55,6 +55,7 @@ def test_a_search_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("pin, match", [
     ("q.algo=winograd", "did you mean|has no node 'q'"),
     ("y.algo=winograd", "may be gemm"),
+    ("a.algo=winogard", "did you mean a.algo=conv_winograd"),
     ("a.layout=b16", "makes"),
     ("a.tiles=3", "has no knob 'tiles'"),
     ("a.columns=0", "has no such columns: it offers"),
@@ -98,7 +99,18 @@ def test_a_lock_that_does_not_fit_says_so(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError, match=match):
             build(model, replay=path)
-    lock["choices"]["x86-64-v3"][0]["knobs"] = {"nothing": 1}
-    path.write_text(json.dumps(lock))
-    with pytest.raises(InputError, match="does not have|does not fit"):
-        build(model, replay=path)
+    knobs = lock["choices"]["x86-64-v3"][0]["knobs"]
+    for edited in ({"nothing": 1}, dict.fromkeys(knobs, 0), dict.fromkeys(knobs, "x"), dict.fromkeys(knobs, 1.5)):
+        lock["choices"]["x86-64-v3"][0]["knobs"] = edited
+        path.write_text(json.dumps(lock))
+        with pytest.raises(InputError, match="does not have|does not fit"):
+            build(model, replay=path)
+
+
+def test_a_pin_that_contradicts_a_lock_says_so(tmp_path: Path) -> None:
+    model = small_model(tmp_path)
+    path = tmp_path / "build.lock.json"
+    path.write_text(json.dumps(lock_of(build(model, "a.algo=winograd_f2"))))
+    assert row(build(model, "a.algo=winograd_f2", replay=path), "a")["variant"] == "winograd_f2"
+    with pytest.raises(UsageError, match="--pin a.algo=conv_generic: contradicts --replay"):
+        build(model, "a.algo=conv_generic", replay=path)

@@ -81,6 +81,9 @@ def list_library(
         show(sample_rows([s for c in contests for s in c.samples][:shown]) if samples else
              contest_rows(contests[:shown]), "")
     left = f"; {lines - shown} lines more with --most 0" if shown < lines else ""
+    if not found:
+        asked = (("--op", op), ("--kernel", kernel), ("--cpu", cpu))
+        left = "; none is of " + " ".join(f"{flag} {text}" for flag, text in asked if text)
     show(f"{path}: {counts[0]} samples, {counts[1]} decisions{left}")
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -34,6 +35,20 @@ app = typer.Typer(
     context_settings={"max_content_width": WIDTH},
     help="Compile an ONNX model and a chip profile into one package file, and run that file.\n\n"
          "Start with: meta-infer demo")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        version_command(as_json=False)
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(version: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version,
+                                                   help="Print the version, as `version` does.")] = False) -> None:
+    pass
+
+
 app.command("build")(build)
 app.command("run")(run)
 app.command("bench")(bench)

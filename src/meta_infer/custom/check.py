@@ -19,11 +19,12 @@ from meta_infer.ir.graph import Graph, Value, attr_symbols
 from meta_infer.ir.group import Format, Group, Plan, PlannedGroup, Variant, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.ir.shapes import Symbol, symbols_of
-from meta_infer.kernels.registry import rival_digest
+from meta_infer.kernels.registry import rival_digest, rival_digests
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.ops.execute import execute_graph
 from meta_infer.package.writer import CompiledTarget, write_package
+from meta_infer.search.space.space import Space
 from meta_infer.search.space.ways import way_of
 from meta_infer.support.dtypes import BOOL, FLOAT64
 from meta_infer.support.errors import MetaInferError, ToolchainError, VerificationError
@@ -39,6 +40,12 @@ _SIZES = 2
 def has_rivals(plan: Plan) -> bool:
     """Whether any group is computed by a kernel that a user brings for an op that exists."""
     return any(rival_digest(planned.variant.kernel) for one in walk_plans(plan) for planned in one.groups)
+
+
+def unfit_rivals(space: Space) -> list[str]:
+    """Kernels that a user brings for ops that exist and that can compute no group of a space."""
+    offered = {variant.kernel for offer in space.all_offers for variant in offer.variants}
+    return [name for name in rival_digests() if name not in offered]
 
 
 def check_kernels(plan: Plan, profile: Profile, backend: Backend, tolerance: float, warn: Callable[[str], None],

@@ -83,7 +83,7 @@ class Knob:
     values: tuple[KnobValue, ...]
 
 
-Reason = Literal["registers", "cache", "alignment", "shape", "code", "isa", "custom"]
+Reason = Literal["registers", "cache", "alignment", "shape", "code", "isa", "custom", "value"]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class Refusal:
     code       more statements than a kernel may have.
     isa        the instruction set lacks what it needs.
     custom     a kernel that a user brings says no.
+    value      of another kind than the knob has: a word that is none of its own, a number below all of its numbers.
     """
 
     knobs: Mapping[str, KnobValue]

@@ -32,6 +32,7 @@ REASONS: Mapping[str, str] = {
     "code": "would be too much code",
     "isa": "need instructions that the chip lacks",
     "custom": "were refused by a kernel of yours",
+    "value": "are no values that a knob can have",
     "risk": "round more than is allowed",
 }
 
@@ -43,7 +44,7 @@ _LEGEND = ("takes: how much longer the rival takes; less than nothing where its 
 def search_parts(rows: Mapping[str, Any], verbose: bool = False) -> list[RenderableType]:
     """What `build` prints of a search; `verbose` adds refusals, moves and the heaviest groups."""
     lines = _counts(rows, verbose)
-    lines += _in_place(rows.get("in_place", ()))
+    lines += [*_summed(rows.get("tuned_at", ())), *_in_place(rows.get("in_place", ()))]
     if rows["ended"]:
         lines.append(f"it ended early: {rows['ended']}; a greater mode or --search-seconds goes on from here")
     parts: list[RenderableType] = [*map(Text, lines), ""]
@@ -87,6 +88,14 @@ def _counts(rows: Mapping[str, Any], verbose: bool) -> list[str]:
     if moves:
         lines.append("rewrites that the plan took: " + ", ".join(f"{count} x {name}" for name, count in moves.items()))
     return lines
+
+
+def _summed(points: Sequence[Mapping[str, int]]) -> list[str]:
+    """What times of a search are of, where there are several sizes."""
+    if len(points) < 2:
+        return []
+    sizes = " and ".join(",".join(f"{name}={size}" for name, size in point.items()) for point in points)
+    return [f"times of plans are sums over runs at {sizes};", "  latency and target are the mean of such runs"]
 
 
 def _in_place(steps: Sequence[Mapping[str, Any]]) -> list[str]:

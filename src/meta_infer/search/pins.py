@@ -19,12 +19,15 @@ from fnmatch import fnmatchcase
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.graph import Graph, Node, walk_graphs
 from meta_infer.ir.group import PLAIN, Group, Variant
-from meta_infer.kernels.kernel import KnobValue, Refusal
-from meta_infer.kernels.registry import kernel_named
+from meta_infer.kernels.kernel import Refusal
+from meta_infer.kernels.registry import all_kernels, kernel_named
+from meta_infer.kernels.tuning import tuned_as_asked
 from meta_infer.search.default_plan import Variants
 from meta_infer.support.errors import UsageError
 
 _ALGO, _LAYOUT = "algo", "layout"
+_MOST = 4
+"""Reasons that an error gives."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,10 @@ class Pinned:
         for why in (self.why, self.vague):
             for pin in reversed(self.pins):
                 if pin.text in why:
-                    return UsageError("cannot be: " + "; ".join(dict.fromkeys(why[pin.text])), what=f"--pin {pin.text}",
-                                      hint="leave it out, or pin what can be")
+                    reasons = list(dict.fromkeys(why[pin.text]))
+                    more = f"; and {len(reasons) - _MOST} more" if len(reasons) > _MOST else ""
+                    return UsageError("cannot be: " + "; ".join(reasons[:_MOST]) + more, what=f"--pin {pin.text}",
+                                      hint=f"{_meant(pin)}leave it out, or pin what can be")
         return None
 
     def _of(self, group: Group) -> list[Pin]:
@@ -113,14 +118,11 @@ class Pinned:
             kernel = kernel_named(variant.kernel)
             known = next((k.values for k in kernel.knobs(group, variant, profile) if k.name == pin.field), ())
             value = int(pin.value) if pin.value.lstrip("-").isdigit() else pin.value
-            if not _is_like(value, known):
-                failed.append((pin, f"{variant.kernel} has no such {pin.field}: it offers "
-                                    f"{', '.join(map(str, known))}"))
-                continue
-            tuned = kernel.tune(group, variant, {pin.field: value}, profile)
+            tuned = tuned_as_asked(kernel, group, variant, {pin.field: value}, profile)
             if isinstance(tuned, Refusal):
-                failed.append((pin, f"{variant.kernel} refuses it ({tuned.reason}: {tuned.detail}; it offers "
-                                    f"{', '.join(map(str, known))})"))
+                offers = f"it offers {', '.join(map(str, known))}"
+                failed.append((pin, f"{tuned.detail}: {offers}" if tuned.reason == "value" else
+                               f"{variant.kernel} refuses it ({tuned.reason}: {tuned.detail}; {offers})"))
             else:
                 variant = tuned
         said = [pin for pin, _ in failed]
@@ -134,13 +136,14 @@ class Pinned:
         return None
 
 
-def _is_like(value: KnobValue, known: Sequence[KnobValue]) -> bool:
-    """Whether a value is of the kind that a knob offers: one of its words, or a number that is not below all of its
-    numbers and 1."""
-    if isinstance(value, str):
-        return value in known
-    numbers = [one for one in known if isinstance(one, int)]
-    return bool(numbers) and value >= min(1, *numbers)
+def _meant(pin: Pin) -> str:
+    """A kernel whose name is near to what a pin gives; '' where there is none, or it is one."""
+    names = [kernel.name for kernel in all_kernels()]
+    if pin.field != _ALGO or any(pin.value in name for name in names):
+        return ""
+    words = {name.partition("_")[2]: name for name in names} | {name: name for name in names}
+    near = difflib.get_close_matches(pin.value, words, n=1)
+    return f"did you mean {pin.node}.{_ALGO}={words[near[0]]}? " if near else ""
 
 
 def _mismatch(pin: Pin, group: Group, variant: Variant) -> str:

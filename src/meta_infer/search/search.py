@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Plan, walk_plans
@@ -17,7 +17,7 @@ from meta_infer.search.fine import Market, fine
 from meta_infer.search.finetune import finetune
 from meta_infer.search.space.coarse import Keeps, anything, coarse
 from meta_infer.search.space.guesses import Guesses, Model
-from meta_infer.search.space.levels import fusion_levels
+from meta_infer.search.space.levels import NAMES, fusion_levels
 from meta_infer.search.space.sites import Translated, sites_of
 from meta_infer.search.space.solve import Solved
 from meta_infer.search.space.space import Space
@@ -73,7 +73,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
         on_stage("in place")
         plans, steps = in_context(market, timer, inputs, solved)
         solved, story.context = plans[-1], tuple(steps)
-    tell_prices(story, market, solved)
+    tell_prices(story, market, solved, NAMES if budget.moves else NAMES[:-1])
 
     on_stage("whole plans")
     settling = Settling(market, timer, inputs, budget.slack, until)
@@ -88,11 +88,12 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     return Searched(plan, story)
 
 
-def tell_prices(story: Story, market: Market, solved: Solved) -> None:
-    """What prices say of the plan that was solved for: how wrong guesses were, and what fusion is worth."""
+def tell_prices(story: Story, market: Market, solved: Solved, levels: Sequence[str] = NAMES) -> None:
+    """What prices say of the plan that was solved for: how wrong guesses were, and what these levels of fusion are
+    worth."""
     story.raw_error, story.error = raw_error(market.sites.values()), market.guesses.error(market.sites.values())
     story.gap, story.sum_of_parts = solved.gap, solved.seconds
-    story.levels = fusion_levels(market, solved)
+    story.levels = fusion_levels(market, solved, levels)
 
 
 def _add_default(default: Plan, market: Market) -> None:

@@ -80,7 +80,7 @@ def search_plan(graph: Graph, default: Plan, profile: Profile, backend: Backend,
             processors = board.profile.cores if board else available_cores()
             timer = replace(timer, threads=best_threads(default, timer, inputs, processors))
         found = _searched(graph, default, variants, disabled, request, timer, inputs, keeps, trace)
-        rows = rows_of(found.story) | {"threads": timer.threads}
+        rows = rows_of(found.story) | {"threads": timer.threads, "tuned_at": [dict(point) for point in points]}
         answer = PlanFound(found.plan, timer.threads, rows, is_cut=bool(found.story.ended))
         if not is_replay:
             remember(timer, asked, effort, answer)

@@ -22,9 +22,9 @@ _WORK = 5.0
 """Deterministic time of the solver for each level."""
 
 
-def fusion_levels(market: Market, solved: Solved) -> tuple[Level, ...]:
-    """The best plan of every level, from no fusion to all that the space has; none where solving would take long.
-    `solved` is the plan that the search came to.
+def fusion_levels(market: Market, solved: Solved, names: Sequence[str] = NAMES) -> tuple[Level, ...]:
+    """The best plan of every level of `names`, from no fusion to all that the space has; none where solving would take
+    long. `solved` is the plan that the search came to.
 
     They are solved for time alone, whatever the build aims at. A level has all groups of the levels below it, so it is
     never slower: where the solver's time ended before it had found as much, the plan of the level below stands for it
@@ -36,9 +36,9 @@ def fusion_levels(market: Market, solved: Solved) -> tuple[Level, ...]:
     offered = {MOVES if offer.move is not None else offer.level for offer in market.space.all_offers}
     found: list[Level] = []
     best: Solved | None = None
-    for name in NAMES:
+    for name in names:
         here = best
-        if name == NAMES[-1] and market.aims.objective == "latency":
+        if name == names[-1] and market.aims.objective == "latency":
             here = solved
         elif name in offered:
             here = _up_to(market, ranks, name)

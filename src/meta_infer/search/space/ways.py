@@ -10,6 +10,7 @@ from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group, Plan, Variant, walk_plans
 from meta_infer.kernels.kernel import Knob, KnobValue, Refusal
 from meta_infer.kernels.registry import kernel_named
+from meta_infer.kernels.tuning import tuned_as_asked
 
 
 @dataclass(frozen=True, order=True)
@@ -52,7 +53,7 @@ def variant_as(way: Way, group: Group, variants: tuple[Variant, ...], profile: P
         if own == way:
             return variant
         if (own.kernel, own.variant, own.inputs, own.outputs) == (way.kernel, way.variant, way.inputs, way.outputs):
-            tuned = kernel_named(way.kernel).tune(group, variant, dict(way.knobs), profile)
+            tuned = tuned_as_asked(kernel_named(way.kernel), group, variant, dict(way.knobs), profile)
             if not isinstance(tuned, Refusal) and way_of(group, tuned) == way:
                 return tuned
     return None

@@ -87,7 +87,8 @@ class Settling:
         if target is not None and math.isfinite(ranked[0].measured):
             found = self._towards(ranked[0], target * points)
             if found is not None:
-                spent = "memory and energy" if self.aims.objective == "latency" else ""
+                goals = "memory and energy" if self.aims.weighs_energy else "memory"
+                spent = goals if self.aims.objective == "latency" else ""
                 ranked = [found, *(one for one in ranked if one is not found)]
         winner = ranked[0]
         label = target if target is not None else None if seconds is None else SHARE * seconds
