@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from meta_infer.ir.group import Plan
@@ -89,14 +91,14 @@ class Network:
     def __init__(self, market: Market, times: dict[str, float]) -> None:
         self.market, self.times, self.runs = market, times, 0
         self.solved: dict[int, Solved] = {}
-        solve = market.solve
 
-        def remembered(*given: object, **more: object) -> Solved:
-            found = solve(*given, **more)                                # type: ignore[arg-type]
+    def remembered(self, solve: Callable[..., Solved]) -> Callable[..., Solved]:
+        def solved(*given: object, **more: object) -> Solved:
+            found = solve(*given, **more)
             self.solved[id(found.plan)] = found
             return found
 
-        market.solve = remembered                                        # type: ignore[method-assign]
+        return solved
 
     def build(self, plan: Plan) -> Plan:
         return plan
@@ -120,13 +122,14 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """A network in which one of the two kernels that the best plan is made of takes three times as long as alone."""
     made = Network(made_up_market(0), {"conv_direct": 3.0})
     monkeypatch.setattr(module, "time_placed", lambda plan, *rest: made.run(plan))
+    monkeypatch.setattr(Market, "solve", made.remembered(Market.solve))
     return made
 
 
 def test_the_program_is_solved_again_with_what_the_network_says(network: Network) -> None:
     market, solved = network.market, network.market.solve()
     assert {priced.variant.kernel for _, priced in solved.taken.values()} == {"conv_winograd", "conv_direct"}
-    plans, steps = in_context(market, network, [], solved)               # type: ignore[arg-type]
+    plans, steps = in_context(market, network, [], solved, solved.plan)  # type: ignore[arg-type]
     assert 2 <= len(steps) <= 3 and network.runs == len(steps) and steps[0].clear == 1
     assert plans[0] is solved and choices_of(plans[-1].plan) != choices_of(solved.plan)
     assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole, "quicker as a whole"
@@ -138,10 +141,24 @@ def test_the_program_is_solved_again_with_what_the_network_says(network: Network
 def test_where_nothing_is_off_nothing_changes(network: Network) -> None:
     network.times = {}
     market, solved = network.market, network.market.solve()
-    plans, steps = in_context(market, network, [], solved)               # type: ignore[arg-type]
+    plans, steps = in_context(market, network, [], solved, solved.plan)  # type: ignore[arg-type]
     assert plans == [solved] and len(steps) == 1
     assert steps[0].clear == 0 and steps[0].level == pytest.approx(1.0)
     assert steps[0].expected == pytest.approx(steps[0].whole) == pytest.approx(steps[0].in_place)
+
+
+def test_the_plan_by_rule_is_seen_in_place_too(network: Network) -> None:
+    """What is quicker in place than alone is found there, although the best sum of parts has none of it."""
+    market, solved = network.market, network.market.solve()
+    mine = {priced.variant.kernel for _, priced in solved.taken.values()}
+    first = next(offer.group.anchor for offer, _ in solved.taken.values() if offer.group.anchor.op == "Conv")
+    rule = market.solve(lambda offer, way, known: first not in offer.group.nodes or way.kernel not in mine)
+    others = {priced.variant.kernel for _, priced in rule.taken.values() if priced.variant.kernel not in mine}
+    network.times = dict.fromkeys(others, 0.1)
+    assert others and in_context(market, network, [], solved, solved.plan)[0] == [solved]  # type: ignore[arg-type]
+    plans, steps = in_context(market, network, [], solved, rule.plan)    # type: ignore[arg-type]
+    assert steps[0].clear == 0 and others & {priced.variant.kernel for _, priced in plans[-1].taken.values()}
+    assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole
 
 
 def test_ways_that_nobody_has_timed_are_not_tried(network: Network) -> None:
@@ -153,7 +170,7 @@ def test_ways_that_nobody_has_timed_are_not_tried(network: Network) -> None:
         for tried, known in site.ways.items():
             if tried.kernel != "conv_direct" and any(site.text == solved.taken[key][0].text for key in direct):
                 known.measured = None
-    plans, _ = in_context(market, network, [], solved)                   # type: ignore[arg-type]
+    plans, _ = in_context(market, network, [], solved, solved.plan)      # type: ignore[arg-type]
     for one in plans[1:]:
         for offer, priced in one.taken.values():
             known = market.sites[offer.text].ways[way_of(offer.group, priced.variant)]

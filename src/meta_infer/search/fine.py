@@ -27,6 +27,8 @@ from meta_infer.search.whole.context import Context
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
+_SMALL, _FEW = 0.005, 2
+"""Groups that take a smaller share of the plan have a third of the rivals, but so many."""
 _GROWTH = 1.25
 """Times the samples of the last correction from which the cost model is corrected again."""
 _SECONDS_PER_BYTE = 1.5e-10
@@ -123,6 +125,13 @@ class Market:
                 found[offer.text] = self.sites[offer.text], way, count + 1
         return found
 
+    def shares(self, solved: Solved) -> list[tuple[Site, Way, float]]:
+        """The parts of a plan with the share of its time that all of a kind take, the greatest first."""
+        parts = [(site, way, count * self.price(site.text, way, site.ways[way]))
+                 for site, way, count in self.parts(solved).values()]
+        total = sum(seconds for _, _, seconds in parts) or 1.0
+        return sorted(((site, way, seconds / total) for site, way, seconds in parts), key=lambda part: -part[2])
+
     def conversions_of(self, solved: Solved) -> set[Converted]:
         """Conversions that a plan makes."""
         found: set[Converted] = set()
@@ -137,7 +146,8 @@ class Market:
 
 
 def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float, counted: int = 1) -> Solved:
-    """Times the parts of the best plan, `rivals` of each, and solves again, until all its parts are timed.
+    """Times the parts of the best plan, `rivals` of each, fewer of what takes little, and solves again, until all its
+    parts are timed.
 
     Raises TimeOver at the time `until` (time.monotonic).
     """
@@ -148,10 +158,12 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         conversions = market.conversions_of(solved) - market.conversions.keys()
         parts = market.parts(solved).values()
         told = _correct(market, timer, told) if counted > 1 else 0
+        several = {site.text: rivals if share >= _SMALL else min(rivals, max(_FEW, rivals // 3))
+                   for site, _, share in market.shares(solved)}
         for site, way, _ in parts:
-            _count(site, way, market, timer, rivals, counted, slack)
+            _count(site, way, market, timer, several[site.text], counted, slack)
         brought = _brought(market)
-        wanted = [(site, _promising(site, way, market.guesses, rivals, slack)) for site, way, _ in parts]
+        wanted = [(site, _promising(site, way, market.guesses, several[site.text], slack)) for site, way, _ in parts]
         wanted += [(site, variants) for site, variants in brought if all(site is not other for other, _ in wanted)]
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:

@@ -17,18 +17,20 @@ from meta_infer.search.timing import TimeOver, Timer
 _GAIN = 0.99
 """A step is one where a way takes less than this share of the time of the one before it."""
 _AT_ONCE = 6
+_LARGE = 0.03
+"""Share of the plan's time from which a group has all tries."""
 
 
 def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, tries: int, until: float) -> None:
-    """Steps from the chosen ways to quicker neighbours, `tries` of each distinct group at most.
+    """Steps from the chosen ways to quicker neighbours, `tries` of each distinct group at most, fewer of what takes
+    little.
 
     A group gets its turn by the time it takes in the whole plan. Raises TimeOver at the time `until` (time.monotonic).
     """
-    parts = market.parts(solved)
-    order = sorted(parts.values(), key=lambda part: -part[2] * market.guesses.corrected(part[1], part[0].ways[part[1]]))
-    for done, (site, way, _) in enumerate(order):
-        market.on_wanted(tries * (len(order) - done))
-        _climb(site, way, market, timer, profile, tries, until)
+    order = [(site, way, round(tries * min(1.0, share / _LARGE))) for site, way, share in market.shares(solved)]
+    for done, (site, way, count) in enumerate(order):
+        market.on_wanted(sum(more for _, _, more in order[done:]))
+        _climb(site, way, market, timer, profile, count, until)
 
 
 def _climb(site: Site, start: Way, market: Market, timer: Timer, profile: Profile, tries: int, until: float) -> None:

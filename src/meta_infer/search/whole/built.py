@@ -29,7 +29,7 @@ class Built:
 
     @property
     def key(self) -> str:
-        """That of the sample of its time."""
+        """Of all that decides the time of a run."""
         parts = [self.code, str(self.threads), self.cpu, str(VERSION)]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 

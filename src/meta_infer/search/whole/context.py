@@ -2,14 +2,16 @@
 
 Alone, a kernel finds its operands where it left them a moment ago. Within the network other kernels have run in
 between. A machine is also quicker or slower as a whole from one minute to the next: so the ratios of a run (time in
-place over time alone) are seen beside their median, the run's `level`, and only what is clearly off the level counts.
+place over time alone) are seen beside the run's `level`, and only what is clearly off the level counts. The level is
+the median of these ratios in the first run; in later ones it is told by the ways that ran before as well, so that a
+plan which takes longer in place as a whole is seen to.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from meta_infer.search.space.ways import Way
 
@@ -17,6 +19,8 @@ CLEARLY = 0.1
 """Share by which a time in place differs from the level before it says anything."""
 _SPREADS = 2.0
 """Times its own spread, likewise."""
+_ENOUGH = 0.05
+"""Share of a run that ways which ran before must have, to tell the level."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,12 @@ class Context:
     seconds  of a (site, way) in place, at the level of times alone; only where they clearly differ
     ratios   time in place over time alone, beside the level, of every (site, way) that was seen, with its seconds in
              the network; 1 where that is not clearly so
+    places   seconds in place of every (site, way) that was seen, at the level of times alone
     """
 
     seconds: dict[tuple[str, Way], float] = field(default_factory=dict)
     ratios: dict[tuple[str, Way], tuple[float, float]] = field(default_factory=dict)
+    places: dict[tuple[str, Way], float] = field(default_factory=dict)
 
     def price(self, text: str, way: Way, seconds: float) -> float:
         """Seconds that a way of the site `text` is expected to take in place, where it takes `seconds` alone.
@@ -60,14 +66,27 @@ class Context:
             return self.seconds[key]
         return seconds if key in self.ratios else seconds * self._kernel(way.kernel, text) * self._site(text)
 
+    def as_seen(self) -> Context:
+        """With the time in place as the price of all that was seen, however little it differs: what is best of many
+        times alone was lucky more often than what ran in place."""
+        return replace(self, seconds=dict(self.places))
+
+    def level(self, placed: Sequence[Placed]) -> float:
+        """By which factor groups took more in a run than alone."""
+        again = [(one.place / self.places[one.text, one.way], one.count * one.place) for one in placed
+                 if (one.text, one.way) in self.places]
+        enough = _ENOUGH * sum(one.count * one.place for one in placed)
+        return weighted_median(again) if again and sum(weight for _, weight in again) >= enough else level_of(placed)
+
     def learn(self, placed: Iterable[Placed]) -> int:
         """Takes in one run of a network; how many ways differ clearly from their time alone."""
         seen = [one for one in placed if 0 < one.place < math.inf and 0 < one.alone < math.inf]
-        level = level_of(seen)
+        level = self.level(seen)
         clear = 0
         for one in seen:
             key, ratio = (one.text, one.way), one.ratio / level
             is_clear = abs(ratio - 1) > max(CLEARLY, _SPREADS * one.spread)
+            self.places[key] = one.place / level
             self.seconds.pop(key, None)
             if is_clear or not one.is_timed:
                 self.seconds[key] = one.place / level
@@ -78,11 +97,7 @@ class Context:
 
     def was_seen(self, text: str, way: Way) -> bool:
         """Whether the way was seen in place, or none at its site was."""
-        return (text, way) in self.ratios or (text, way) in self.seconds or all(site != text for site, _ in self._keys)
-
-    @property
-    def _keys(self) -> set[tuple[str, Way]]:
-        return self.ratios.keys() | self.seconds.keys()
+        return (text, way) in self.places or all(site != text for site, _ in self.places)
 
     def _kernel(self, kernel: str, text: str) -> float:
         """The ratio that half of a kernel's time at other sites lies below; 1 where that is not clearly off."""

@@ -6,7 +6,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from meta_infer.ir.group import Plan
+from meta_infer.ir.group_text import group_text
 from meta_infer.search.fine import Market
 from meta_infer.search.space.sites import Known
 from meta_infer.search.space.solve import Solved
@@ -14,7 +17,7 @@ from meta_infer.search.space.space import Offer
 from meta_infer.search.space.ways import Way, choices_of, way_of
 from meta_infer.search.story import InContext
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.whole.context import Placed, level_of
+from meta_infer.search.whole.context import Placed
 from meta_infer.search.whole.placed import InPlace, time_placed
 from meta_infer.search.whole.whole import Inputs
 from meta_infer.support.errors import UnsupportedError
@@ -22,25 +25,25 @@ from meta_infer.support.errors import UnsupportedError
 REPEATS = 2
 
 
-def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved) -> tuple[list[Solved], list[InContext]]:
+def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved,
+               default: Plan) -> tuple[list[Solved], list[InContext]]:
     """The plan given and those that came after corrections, the last one last, and what was found of each in place.
 
-    At most REPEATS times another plan of ways that have been timed is looked for, which ends early where that is the
-    same or fails in place. When several have run, the last plan is the best of parts that were seen in place.
+    The `default` plan runs first, so that what others compete with has been seen in place as well. At most REPEATS
+    times another plan of ways that have been timed is looked for, which ends early where that is the same or fails in
+    place. The last plan is the best of parts that were seen in place, by their times there.
     """
     plans, steps, expected = [solved], [], solved.seconds
+    is_rule = choices_of(default) == choices_of(solved.plan)
+    differs = 0 if is_rule else market.context.learn(_seen(market, timer, inputs, default)[1])
     while True:
-        try:
-            found = time_placed(timer.build(solved.plan), timer, inputs)
-        except TimeOver:
-            break
+        found, placed = _seen(market, timer, inputs, solved.plan)
         if found is None:
             break
-        placed = list(_placed(market, solved, found))
-        level, clear = level_of(placed), market.context.learn(placed)
+        level, clear = market.context.level(placed), market.context.learn(placed)
         in_place = sum(one.count * one.place for one in placed) + found.rest
         steps.append(InContext(expected, in_place, found.whole, level, len(placed), clear))
-        if len(steps) > REPEATS or not clear:
+        if len(steps) > REPEATS or not clear + differs:
             break
         corrected = solved.seconds + sum(one.count * (market.context.price(one.text, one.way, one.alone) - one.alone)
                                          for one in placed)
@@ -51,8 +54,9 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved) -> 
         if known:
             break
         expected = again.seconds * found.whole / corrected
-    if len(steps) > 1:
-        last = _solved(market, lambda offer, way, known: market.context.was_seen(offer.text, way)
+    if steps and (len(steps) > 1 or not is_rule):
+        as_seen = replace(market, context=market.context.as_seen())
+        last = _solved(as_seen, lambda offer, way, known: market.context.was_seen(offer.text, way)
                        and _was_timed(market, offer, way))
         plans = plans if last is None else _with(plans, last)
     return plans, steps
@@ -85,9 +89,19 @@ def _with(plans: Sequence[Solved], last: Solved) -> list[Solved]:
     return [*(one for one in plans if not is_last(one)), last]
 
 
-def _placed(market: Market, solved: Solved, found: InPlace) -> Iterator[Placed]:
+def _seen(market: Market, timer: Timer, inputs: Inputs, plan: Plan) -> tuple[InPlace | None, list[Placed]]:
+    """A plan in place, and its groups beside what is known of them alone; nothing where it failed or is not recorded.
+    """
+    try:
+        found = time_placed(timer.build(plan), timer, inputs)
+    except TimeOver:
+        return None, []
+    return found, [] if found is None else list(_placed(market, plan, found))
+
+
+def _placed(market: Market, plan: Plan, found: InPlace) -> Iterator[Placed]:
     """Groups of the outermost graph that were timed in place, beside what is known of them alone."""
-    counts = Counter((offer.text, way_of(offer.group, priced.variant)) for offer, priced in solved.taken.values())
+    counts = Counter((group_text(one.group), way_of(one.group, one.variant)) for one in plan.groups)
     for (text, way), (place, spread) in found.groups.items():
         site = market.sites.get(text)
         if site is None or way not in site.ways or not place:

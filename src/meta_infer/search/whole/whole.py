@@ -6,6 +6,7 @@ calls run without a barrier between them. So the last word is a run of the whole
 
 from __future__ import annotations
 
+import hashlib
 import math
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -65,22 +66,31 @@ class Took(NamedTuple):
 
 def compare_built(built: Sequence[Built], timer: Timer, inputs: Inputs, *, rounds: int, seconds: float,
                   base: float | None = None) -> list[Took]:
-    """Seconds of a run of each, infinite of one that failed: from the library where it knows all of them, else
+    """Seconds of a run of each, infinite of one that failed: from the library where it knows this very comparison, else
     measured and remembered. They count by their ratio to the last one, round by round.
 
     With `base`, the seconds of the last one as they are known, these stay, and the others are times that. Raises
     TimeOver in a replay that does not know all.
     """
     asked = built if base is None else built[:-1]
-    known = timer.library.known([one.key for one in asked]) if timer.library else {}
-    if all(one.key in known for one in asked):
-        return [*(_took(known[one.key]) for one in asked), *([] if base is None else [Took(base)])]
+    keys = _keys(built, len(asked), base)
+    known = timer.library.known(keys) if timer.library else {}
+    if all(key in known for key in keys):
+        return [*(_took(known[key]) for key in keys), *([] if base is None else [Took(base)])]
     if timer.is_replay:
         raise TimeOver("whole plans")
     found = time_plans(built, inputs, rounds=rounds, seconds=seconds, board=timer.board)
-    samples = [_sample(one, _by_ratio(turns, found[-1], base), timer) for one, turns in zip(asked, found, strict=False)]
+    samples = [_sample(one, key, _by_ratio(turns, found[-1], base), timer)
+               for one, key, turns in zip(asked, keys, found, strict=False)]
     timer.remember(samples)
     return [*map(_took, samples), *([] if base is None else [Took(base)])]
+
+
+def _keys(built: Sequence[Built], count: int, base: float | None) -> list[str]:
+    """Those of the samples of the first `count` plans in this comparison: what one took beside other plans, in another
+    minute, is another sample."""
+    together = "\0".join([*(one.key for one in built), repr(base)])
+    return [hashlib.sha256(f"{i}\0{together}".encode()).hexdigest()[:32] for i in range(count)]
 
 
 def _took(sample: Sample) -> Took:
@@ -95,10 +105,10 @@ def _by_ratio(turns: tuple[float, ...], base: tuple[float, ...], level: float | 
     return tuple(level * mine / other for mine, other in zip(turns, base, strict=True))
 
 
-def _sample(built: Built, turns: tuple[float, ...], timer: Timer) -> Sample:
+def _sample(built: Built, key: str, turns: tuple[float, ...], timer: Timer) -> Sample:
     seconds, spread = median_and_spread(turns) if turns else (math.inf, 0.0)
     graph = built.plan.graph
-    return Sample("plan", "whole", key=built.key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
+    return Sample("plan", "whole", key=key, op="Graph", group=f"graph {graph.name} of {len(graph.nodes)} nodes",
                   structure=_STRUCTURE, isa=str(timer.profile.isa), cpu=timer.cpu, threads=built.threads,
                   seconds=seconds, spread=spread, rounds=len(turns), status=OK if turns else "failed",
                   protocol=VERSION, compiler=built.target.artifact.compiler)
