@@ -14,7 +14,7 @@ import pytest
 
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.loaded import LoadedModule
-from meta_infer.backends.cpu.object_cache import prune
+from meta_infer.backends.cpu.object_cache import prune, prune_at_times
 from meta_infer.backends.cpu.toolchain import compile_module, find_compiler
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc
@@ -136,6 +136,21 @@ def test_a_wrong_compiler_is_named(switches: Switches, name: str, message: str) 
 def test_an_unknown_instruction_set_is_an_error(switches: Switches) -> None:
     with pytest.raises(ToolchainError, match="pdp11"):
         compile_module(sources(1.0), "pdp11", switches=switches)
+
+
+def test_a_folder_is_looked_through_once_in_a_while(tmp_path: Path) -> None:
+    left, now = tmp_path / "work-left", time.time()
+
+    def leave() -> None:
+        left.mkdir(exist_ok=True)
+        os.utime(left, (now - 1e6, now - 1e6))
+
+    for age, stays in ((None, False), (None, True), (3600, False), (-3600, False)):
+        leave()
+        if age is not None:
+            os.utime(tmp_path / "pruned", (now - age, now - age))
+        prune_at_times(tmp_path)
+        assert left.exists() == stays, age
 
 
 def test_prune_keeps_what_was_used_last(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CACHE_LIMIT = 1 << 30
@@ -20,6 +20,8 @@ CACHE_LIMIT = 1 << 30
 _WORK = "work-"
 _ABANDONED = 24 * 3600
 """Seconds after which a working folder belongs to a build that was killed."""
+_STAMP, _EVERY = "pruned", 600
+"""A file that was touched when the folder was last looked through, and the seconds after which it is again."""
 
 
 def is_cached(path: Path) -> bool:
@@ -53,6 +55,17 @@ def work_folder(cache: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+def prune_at_times(cache: Path) -> None:
+    """As `prune`, if that was not done in the last minutes: searches leave tens of thousands of small files to look at.
+    """
+    stamp = cache / _STAMP
+    with suppress(FileNotFoundError):
+        if abs(time.time() - stamp.stat().st_mtime) < _EVERY:
+            return
+    stamp.touch()
+    prune(cache)
+
+
 def prune(cache: Path, limit: int = CACHE_LIMIT) -> None:
     """Delete the least recently used objects until the folder takes at most `limit` bytes, and what killed builds
     have left."""
@@ -63,18 +76,17 @@ def prune(cache: Path, limit: int = CACHE_LIMIT) -> None:
         except FileNotFoundError:                                # another build was quicker
             continue
     files = []
-    for path in cache.glob("*.*"):
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue
-        if path.is_file():
-            files.append((status.st_mtime, status.st_size, path))
+    with os.scandir(cache) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                if "." in entry.name and entry.is_file():
+                    status = entry.stat()
+                    files.append((status.st_mtime, status.st_size, entry.path))
     total = sum(size for _, size, _ in files)
-    for _, size, path in sorted(files):
+    for _, size, name in sorted(files):
         if total <= limit:
             return
-        path.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
         total -= size
 
 

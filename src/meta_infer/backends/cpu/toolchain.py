@@ -19,7 +19,7 @@ from pathlib import Path
 
 from meta_infer.backends.base import Artifact
 from meta_infer.backends.cpu.linked import linked_files
-from meta_infer.backends.cpu.object_cache import is_cached, keep, prune, work_folder
+from meta_infer.backends.cpu.object_cache import is_cached, keep, prune_at_times, work_folder
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, PROGRAM_FLAGS, TARGETS
 from meta_infer.support.errors import ToolchainError
 from meta_infer.support.switches import Switches, read_switches
@@ -230,7 +230,7 @@ def _make(shop: _Workshop, units: Sequence[_Unit], jobs: int | None) -> tuple[Pa
         calls = sum(count for _, count in objects) + link_calls
         data = library.read_bytes()
         if calls:
-            prune(shop.cache)
+            prune_at_times(shop.cache)
     except OSError as error:
         raise ToolchainError(f"cannot be used: {error.strerror or error}", what=f"cache folder {shop.cache}",
                              hint="free space on its disk, or name another folder in META_INFER_CACHE") from error
