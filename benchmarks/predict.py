@@ -37,6 +37,7 @@ from tests.real_models import ModelMissing
 
 from meta_infer import api
 from meta_infer.backends.registry import backend_for
+from meta_infer.cost.features import counted_as_now
 from meta_infer.cost.fit import CostSample
 from meta_infer.cost.model import CostModel
 from meta_infer.cost.refit import context_factors, refit
@@ -221,7 +222,7 @@ def whole(options: argparse.Namespace, profile: Profile) -> int:
 def cross_validate(options: argparse.Namespace, profile: Profile) -> int:
     with Library.open_to_read(options.library or read_switches().library) as library:
         known = library.with_features(measured_cpu(), str(profile.isa), 1)
-    samples = cost_samples([one for one in known if not one.place])
+    samples = cost_samples([one for one in known if not one.place and counted_as_now(one.features)])
     if len(samples) < _FEWEST:
         print(f"{library.path}: {len(samples)} samples of this CPU with features: a build with --search-mode adds some",
               file=sys.stderr)

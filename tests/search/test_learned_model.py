@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from meta_infer.cost.features import Features
+from meta_infer.cost.features import COUNTED, Features
 from meta_infer.cost.model import ANY, CostModel
 from meta_infer.library.samples import IN_NETWORK, Sample
 from meta_infer.library.store import Library
@@ -48,6 +48,14 @@ def test_enough_samples_of_this_machine_correct_the_profile(library: Library) ->
     for cpu, threads in (("another chip", 1), (CPU, 2)):
         assert learned_model(PROFILE, library, cpu, threads) == MODEL
     assert learned_model(PROFILE, None, CPU, 1) == MODEL
+
+
+def test_what_was_counted_otherwise_corrects_nothing(library: Library) -> None:
+    other = [sample(i) for i in range(2 * ENOUGH)]
+    library.add(replace(one, features={**one.features, "version": COUNTED + 1}) for one in other)
+    assert learned_model(PROFILE, library, CPU, 1) == MODEL
+    library.add(replace(one, key="n" + one.key, features=Features.read(one.features).recorded()) for one in other)
+    assert ratio(learned_model(PROFILE, library, CPU, 1)) == pytest.approx(3.0, rel=0.1)
 
 
 def test_a_fit_stays_until_there_is_half_as_much_more(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

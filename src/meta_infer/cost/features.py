@@ -74,6 +74,9 @@ chain       operations that wait for the one before: accumulators too few to kee
 PENALTIES = ("chunks",)
 """chunks: pieces of the parallel loop, each of which is claimed."""
 
+COUNTED = 1
+"""Version of what is counted, to be raised when the same code comes to other numbers: a fit takes no other."""
+_VERSION = "version"
 _LENGTHS = {"exp": 20, "log": 35, "tanh": 26, "sigmoid": 28, "erf": 40, "sin": 100, "cos": 100, "pow": 150}
 _REDUCE = 6
 _DOT = 3
@@ -110,6 +113,10 @@ class Features:
         return {"launches": self.launches} | {f"{part}.{name}": value for part in ("work", "bytes", "penalty")
                                               for name, value in getattr(self, part).items()}
 
+    def recorded(self) -> dict[str, float]:
+        """As `numbers`, with the version of what is counted, for the library."""
+        return self.numbers() | {_VERSION: COUNTED}
+
     def __add__(self, other: Features) -> Features:
         """Features of both, one run after the other."""
         mine, theirs = self.numbers(), other.numbers()
@@ -117,13 +124,18 @@ class Features:
 
     @classmethod
     def read(cls, numbers: Mapping[str, float]) -> Features:
-        """The features that `numbers()` wrote; names that are none are left out."""
+        """The features that `numbers()` or `recorded()` wrote; names that are none are left out."""
         parts: dict[str, dict[str, float]] = {"work": {}, "bytes": {}, "penalty": {}}
         for key, value in numbers.items():
             part, _, name = key.partition(".")
             if part in parts and name:
                 parts[part][name] = value
         return cls(parts["work"], parts["bytes"], numbers.get("launches", 1.0), parts["penalty"])
+
+
+def counted_as_now(numbers: Mapping[str, float]) -> bool:
+    """Whether features that were `recorded` are of this version; what says nothing is of the first."""
+    return numbers.get(_VERSION, 1) == COUNTED
 
 
 def features_of(calls: Sequence[Call], sizes: Mapping[str, int], weights: Iterable[str],

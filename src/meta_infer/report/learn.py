@@ -58,7 +58,7 @@ def samples_of(timed: Iterable[PartTime], sizes: Mapping[str, int], origin: Orig
         found.setdefault(sample.key, []).append(one)
         if sample.key not in made:
             again = features_again(one.part.group, _way(one.part.row), sizes, host) if origin.isa == host.isa else None
-            made[sample.key] = replace(sample, features=again.numbers() if again else {})
+            made[sample.key] = replace(sample, features=again.recorded() if again else {})
     return [_measured(made[key], places) for key, places in found.items()]
 
 

@@ -231,7 +231,7 @@ class Timer:
             scaled = replace(one, seconds=one.seconds * scale, spread=one.spread * scale)
             dims = tuple(dim for launch in launches_of(lowered, [""] * len(lowered.calls)) for dim in launch.dims)
             known = replace(job.sample, isa=str(self.profile.isa), dims=dims,
-                            sizes=dict(lowered.sizes), features={} if unseen else features.numbers())
+                            sizes=dict(lowered.sizes), features={} if unseen else features.recorded())
             samples.append(sample_of(known, None, scaled, key, self.threads, self.cpu))
         self.remember(samples)
         return samples

@@ -90,14 +90,14 @@ def lowered(choice: Choice, profile: Profile) -> Job:
     else:
         one = _kernel(case.group, variant, profile)
         sample = described(case.group, way_of(case.group, variant))
-    return Job(one, replace(sample, features=candidate_features(one, profile).numbers()))
+    return Job(one, replace(sample, features=candidate_features(one, profile).recorded()))
 
 
 def launch_job(chunks: int, profile: Profile) -> Job:
     """A kernel that does nothing in so many chunks."""
     one = launch_probe(chunks)
     return Job(one, Sample("launch_probe", "copy", op="Probe", group=one.name,
-                           features=candidate_features(one, profile).numbers()))
+                           features=candidate_features(one, profile).recorded()))
 
 
 def _kernel(group: Group, variant: Variant, profile: Profile) -> Uncompiled:

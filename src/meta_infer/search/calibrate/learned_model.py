@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from meta_infer.cost.features import Features
+from meta_infer.cost.features import Features, counted_as_now
 from meta_infer.cost.fit import CostSample
 from meta_infer.cost.model import CostModel, precision_of
 from meta_infer.cost.refit import context_factors, refit
@@ -49,7 +49,7 @@ def learned_model(profile: Profile, library: Library | None, cpu: str, threads: 
         count, fitted, until = library.count_features(*key)
         if not is_replay and library.writable and count >= max(ENOUGH, _GROWTH * fitted):
             until = library.fit_until(*key)
-        samples = library.with_features(*key, before=until, most=MOST) if until else []
+        samples = _of_now(library.with_features(*key, before=until, most=MOST)) if until else []
     except LibraryError:
         return before
     return corrected_model(before, samples) if len(samples) >= ENOUGH else before
@@ -63,11 +63,16 @@ def machine_model(profile: Profile, threads: int = 1) -> CostModel:
         return before
     try:
         with Library.open_to_read(path) as library:
-            samples = library.with_features(measured_cpu(), str(profile.isa), threads, most=MOST)
+            samples = _of_now(library.with_features(measured_cpu(), str(profile.isa), threads, most=MOST))
     except LibraryError:
         return before
     alone = [s for s in samples if not s.place]
     return corrected_model(before, samples if len(alone) >= ENOUGH else [s for s in samples if s.place])
+
+
+def _of_now(samples: Iterable[Sample]) -> list[Sample]:
+    """Those whose loops were counted as they are now."""
+    return [sample for sample in samples if counted_as_now(sample.features)]
 
 
 def corrected_model(before: CostModel, samples: Sequence[Sample]) -> CostModel:
