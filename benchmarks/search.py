@@ -2,6 +2,7 @@
 
     python benchmarks/search.py resnet18 mobilenetv2 --mode fast
     python benchmarks/search.py --mode balanced --markdown       # all real models: the table of docs/benchmarks.md
+    python benchmarks/search.py --mode balanced --results FILE   # ended and called again, it goes on from there
     python benchmarks/search.py digits --library FILE --json
     python benchmarks/search.py --solve-only --markdown          # how long the first plan takes, by guesses alone
 
@@ -14,18 +15,20 @@ Ratios are medians over the rounds of time by time, above 1 where the search is 
     timed          of these, kernels that the first search timed
     error          median error of guesses, corrected as the search does it
     sum/whole      sum of the kernels' times over that of the whole network
+
+Below the table stand geometric means over all models, and over those that do most of their work in convolutions.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import geometric_mean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -35,6 +38,8 @@ from benchmarks.searching import networks_or_told, searched, teller
 from benchmarks.solve_only import solve_only, solve_table
 
 from meta_infer.backends.registry import backend_for
+from meta_infer.cost.algorithms import size_of
+from meta_infer.cost.features import group_flops
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Plan, Variant
@@ -60,7 +65,8 @@ POLICIES: Mapping[str, tuple[bool, str]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One model. `rule` and `fixed` are times of the plan by rule and the best fixed policy over the searched one."""
+    """One model. `rule` and `fixed` are times of the plan by rule and the best fixed policy over the searched one,
+    `in_convolutions` is the share of its operations."""
 
     model: str
     mode: str
@@ -78,6 +84,7 @@ class Row:
     fixed: float
     policy: str
     ended: str
+    in_convolutions: float
 
 
 def policy_variants(variants: Variants, is_blocked: bool, kernel: str) -> Variants:
@@ -115,13 +122,18 @@ def measure(network: Network, mode: str, threads: int, profile: Profile, library
     built = [build_plan(plan, backend, profile, threads) for plan in plans.values()]
     turns = dict(zip(plans, time_plans(built, [random_inputs(graph, network.dims, 0)], rounds=rounds,
                                        seconds=seconds), strict=True))
-    ratios = {name: statistics.median(other / own for other, own in zip(found, turns["searched"], strict=True))
+    ratios = {name: median(other / own for other, own in zip(found, turns["searched"], strict=True))
               for name, found in turns.items() if found}
     policy = min((name for name in POLICIES if name in ratios), key=lambda name: ratios[name])
-    whole, told = statistics.median(turns["searched"]), cold.rows
+    whole, told = median(turns["searched"]), cold.rows
     return Row(network.label, mode, threads, told["combinations"], told["kept"], told[THIS_RUN]["timed"], cold_seconds,
                warm_seconds, told["guess_error"], told["gap"], told["sum_of_parts_s"] / whole, 1e3 * whole,
-               ratios["rule"], ratios[policy], policy, told["ended"])
+               ratios["rule"], ratios[policy], policy, told["ended"], _in_convolutions(rule, network))
+
+
+def _in_convolutions(plan: Plan, network: Network) -> float:
+    flops = [(one.group.anchor.op, size_of(group_flops(one.group), network.dims)) for one in plan.groups]
+    return sum(count for op, count in flops if op == "Conv") / max(1, sum(count for _, count in flops))
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -134,6 +146,23 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def means(rows: Sequence[Row]) -> str:
+    lines = []
+    for name, own in (("all models", rows), ("convolutional ones", [r for r in rows if r.in_convolutions > 0.5])):
+        if own:
+            lines.append(f"geometric mean of {len(own)} ({name}): over rule {geometric_mean(r.rule for r in own):.3f}, "
+                         f"over the best fixed policy {geometric_mean(r.fixed for r in own):.3f}")
+    return "\n".join(lines)
+
+
+def known_rows(results: Path | None) -> dict[tuple[str, str, int], Row]:
+    """Rows that an earlier call has left, by model, mode and threads; the last of each counts."""
+    if results is None or not results.exists():
+        return {}
+    found = [Row(**json.loads(line)) for line in results.read_text().splitlines()]
+    return {(row.model, row.mode, row.threads): row for row in found}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=[], help="names or files; default: all real models")
@@ -142,6 +171,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=8.0, help="for the whole plans of one model")
     parser.add_argument("--library", type=Path, help="search with this library; default: an empty one for each model")
+    parser.add_argument("--results", type=Path, help="a file of lines: models in it are not measured, others are added")
     parser.add_argument("--solve-only", action="store_true", help="nothing is timed; see solve_only.py")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -149,17 +179,25 @@ def main() -> int:
     profile, rows = load_profile("native"), list[Row]()
     if options.solve_only:
         return _solve_only(options.models or REAL, options.mode, profile, options.json)
+    known = known_rows(options.results)
     for name in options.models or REAL:
         with tempfile.TemporaryDirectory() as folder:
             library = options.library or Path(folder) / "library.sqlite"
             for network in networks_or_told(name):
-                rows.append(measure(network, options.mode, options.threads, profile, library, options.rounds,
-                                    options.seconds, teller(name)))
+                row = known.get((network.label, options.mode, options.threads))
+                if row is None:
+                    row = measure(network, options.mode, options.threads, profile, library, options.rounds,
+                                  options.seconds, teller(name))
+                    if options.results:
+                        with options.results.open("a") as file:
+                            file.write(json.dumps(asdict(row)) + "\n")
+                rows.append(row)
                 print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
     else:
         print(table(rows) if options.markdown else "\n".join(map(str, rows)))
+        print(f"\n{means(rows)}")
     return 0
 
 

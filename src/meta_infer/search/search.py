@@ -78,6 +78,8 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     on_stage("whole plans")
     settling = Settling(market, timer, inputs, budget.slack, until)
     contenders = settling.run(contenders_of(market, solved, default, budget.plans, plans[:-1]))
+    if budget.in_place and aims.objective == "latency":
+        contenders = settling.final(contenders)
     ranked, story.outcome = settling.settle(contenders, baseline)
     story.contenders, story.ended = tuple(ranked), story.ended or settling.ended
     plan = ranked[0].plan

@@ -13,8 +13,8 @@ from meta_infer.search.whole.outcome import Outcome
 @dataclass(frozen=True)
 class Contender:
     """A whole plan: what its parts add up to, and what it took, with the spread of rounds beside the default plan;
-    infinite where it was not run. `bytes` are those of
-    weights, arena and what is prepared at load; 0 where it was not built."""
+    infinite where it was not run. `bytes` are those of weights, arena and what is prepared at load; 0 where it was not
+    built. `is_out`: it was slower than those that came to the final."""
 
     name: str
     plan: Plan
@@ -22,6 +22,7 @@ class Contender:
     measured: float = math.inf
     spread: float = 0.0
     bytes: int = 0
+    is_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,21 +19,23 @@ from meta_infer.support.errors import UnsupportedError
 
 _DOUBT = 0.03
 """Share by which a way must be quicker than that of the plan by rule, for the plan that only changes what is clear."""
+_THROUGHOUT = 3
+"""Kernels of which a plan may have as many as it can, the heaviest ones."""
 _CLEARLY = 0.99
 """Share of the default plan's time below which another plan counts as quicker, if three in four rounds say so."""
 
 
 def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
     """Sorts plans: what is not clearly quicker than the default plan comes after it."""
-    beats = one is default or math.isinf(default.measured) or (
-        one.measured <= _CLEARLY * default.measured and one.measured + one.spread < default.measured)
+    beats = one is default or not one.is_out and (math.isinf(default.measured) or (
+        one.measured <= _CLEARLY * default.measured and one.measured + one.spread < default.measured))
     return not beats, one.measured, one.estimate
 
 
 def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
                   before: Sequence[Solved] = ()) -> list[Contender]:
-    """The best plan, the best that leaves the default's ways only for clearly quicker ones, the best without what
-    carries the most weight, and, last, the default one.
+    """The best plan, the best that leaves the default's ways only for clearly quicker ones, those that have a kernel
+    wherever it was timed or nowhere, the heaviest kernels first, and, last, the default one.
 
     The plans that were the best `before` their parts were timed in place come on top.
     """
@@ -46,8 +48,12 @@ def contenders_of(market: Market, solved: Solved, default: Plan, most: int,
     if choices_of(careful.plan) != choices_of(solved.plan):
         found.append(Contender("where clearly quicker", careful.plan, _estimate(market, careful.plan)))
     heaviest = _kernels_by_weight(market, solved)
+    timed = {(site.text, way.kernel) for site in market.sites.values() for way, known in site.ways.items()
+             if known.measured is not None}
     rules: list[tuple[str, Callable[[Offer, Way, Known], bool]]] = [
         ("one anchor per group", lambda offer, way, known: offer.level != ANCHORS),
+        *((f"{kernel} throughout", lambda offer, way, known, kernel=kernel:
+           way.kernel == kernel or (offer.text, kernel) not in timed) for kernel in heaviest[:_THROUGHOUT]),
         *((f"without {kernel}", lambda offer, way, known, kernel=kernel: way.kernel != kernel) for kernel in heaviest),
     ]
     for name, rule in rules:

@@ -33,6 +33,9 @@ from meta_infer.search.within import Real, fits, solve_within
 from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 6.0
+_FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 10.0
+_NEAR = 1.02
+"""Times the default plan's time that another may have taken and still be in the final."""
 _AGAIN = 3
 """Plans that are tried for a target."""
 _MARGIN = 0.98
@@ -57,20 +60,33 @@ class Settling:
     def aims(self) -> Aims:
         return self.market.aims
 
-    def run(self, contenders: Sequence[Contender], base: Contender | None = None) -> list[Contender]:
+    def run(self, contenders: Sequence[Contender], base: Contender | None = None, rounds: int = _ROUNDS,
+            seconds: float = _SECONDS) -> list[Contender]:
         """The contenders with their memory, and their times as whole plans: beside `base`, where its time is known."""
         built = [self._built(one.plan) for one in contenders]
         contenders = [replace(one, bytes=made.bytes) for one, made in zip(contenders, built, strict=True)]
         beside = base is not None and math.isfinite(base.measured)
         try:
             found = compare_built([*built, *([self._built(base.plan)] if beside and base else [])], self.timer,
-                                  self.inputs, rounds=_ROUNDS, seconds=_SECONDS,
+                                  self.inputs, rounds=rounds, seconds=seconds,
                                   base=base.measured if beside and base else None)
         except TimeOver as over:
             self.ended = self.ended or str(over)
             return contenders
         return [replace(one, measured=took.seconds, spread=took.spread)
                 for one, took in zip(contenders, found, strict=False)]
+
+    def final(self, contenders: Sequence[Contender]) -> list[Contender]:
+        """The best ones and the default, which is the last, once more and for longer: of many plans in few rounds the
+        least is often the lucky one, and what is a little quicker cannot be told. Who is not in it is out."""
+        default = contenders[-1]
+        able = sorted((one for one in contenders[:-1] if one.measured <= _NEAR * default.measured and self._fits(one)),
+                      key=lambda one: (one.measured, one.estimate))[:_FINALISTS]
+        if not able or not math.isfinite(default.measured):
+            return list(contenders)
+        again = self.run(able, default, _FINAL_ROUNDS, _FINAL_SECONDS)
+        return [*again, *(replace(one, is_out=True) for one in contenders[:-1] if all(one is not it for it in able)),
+                default]
 
     def settle(self, contenders: Sequence[Contender], baseline: Plan | None) -> tuple[list[Contender], Outcome]:
         """The contenders as they stand, the winner first, and what it came to; the last of those given is the default.

@@ -19,6 +19,9 @@ from meta_infer.search.measure.interleave import interleave
 from meta_infer.search.whole.child_files import read_points, read_request, write_answer
 
 LOADS = 3
+_EACH = 8
+"""Rounds, at most, of a load, where there are more than LOADS can have."""
+
 
 def main(folder: Path) -> None:
     request = read_request(folder)
@@ -36,7 +39,7 @@ def main(folder: Path) -> None:
 def _shares(rounds: int) -> list[int]:
     """Rounds of each load: where a session's memory lies makes a run some per cent quicker or slower as long as it
     lives, so that packages are loaded several times."""
-    loads = min(LOADS, rounds)
+    loads = min(max(LOADS, rounds // _EACH), rounds)
     return [rounds // loads + (i < rounds % loads) for i in range(loads)]
 
 
