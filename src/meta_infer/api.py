@@ -24,6 +24,7 @@ from meta_infer.ir.group import Plan
 from meta_infer.ir.loop_text import print_func
 from meta_infer.ir.program_text import print_plan, print_program
 from meta_infer.kernels.computed_by import computed_by, kernels_take
+from meta_infer.kernels.registry import rival_digests
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
 from meta_infer.package.archive import make_folder
@@ -188,7 +189,7 @@ def plan_target(config: BuildConfig, graph: Graph, host: Profile, trace: Trace, 
     pins.check(graph)
     unpinned = without_excluded(backend_for(host).variants, config.exclude, trace.warn)
     variants = pins.among(unpinned)
-    for name in unfit_rivals(make_space(graph, host, unpinned, disabled)) if config.custom else ():
+    for name in unfit_rivals(make_space(graph, host, unpinned, disabled)) if rival_digests() else ():
         trace.warn(f"kernel {name} can compute no group of this model on {host.isa}: look at its op, dtypes, layouts, "
                    "needs and fits")
     if config.replay is not None:

@@ -27,11 +27,11 @@ def first(*contenders: Contender) -> str:
     return min(contenders, key=lambda one: standing(one, default)).name
 
 
-@pytest.mark.parametrize(("measured", "spread", "is_out", "wins"), [
-    (0.98, 0.01, False, True), (0.98, 0.03, False, False), (0.995, 0.0, False, False), (0.5, 0.0, True, False),
-    (inf, 0.0, False, False)])
-def test_another_plan_must_be_clearly_quicker(measured: float, spread: float, is_out: bool, wins: bool) -> None:
-    found = first(contender("other", measured, spread, is_out=is_out), contender("default", 1.0))
+@pytest.mark.parametrize(("measured", "spread", "more", "wins"), [
+    (0.98, 0.01, {}, True), (0.98, 0.03, {}, False), (0.98, 0.03, {"doubt": 0.64}, True), (0.995, 0.0, {}, False),
+    (0.5, 0.0, {"is_out": True}, False), (inf, 0.0, {}, False)])
+def test_another_plan_must_be_clearly_quicker(measured: float, spread: float, more: Any, wins: bool) -> None:
+    found = first(contender("other", measured, spread, **more), contender("default", 1.0))
     assert found == ("other" if wins else "default")
 
 
@@ -53,7 +53,7 @@ def test_the_best_two_run_again_and_the_others_are_out() -> None:
            contender("default", 1.0)]
     ended = final.final(ran)
     assert final.asked == ("lucky", "good") and ended[-1] is ran[-1] and len(ended) == len(ran)
-    assert first(*ended) == "good"
+    assert first(*ended) == "good" and {one.doubt for one in ended[:2]} == {0.64}
     assert {one.name for one in ended if one.is_out} == {"third", "failed"}
 
 

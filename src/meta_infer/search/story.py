@@ -14,7 +14,8 @@ from meta_infer.search.whole.outcome import Outcome
 class Contender:
     """A whole plan: what its parts add up to, and what it took, with the spread of rounds beside the default plan;
     infinite where it was not run. `bytes` are those of weights, arena and what is prepared at load; 0 where it was not
-    built. `is_out`: it was slower than those that came to the final."""
+    built. `doubt`: spreads by which it must be quicker than the default plan to win. `is_out`: it was slower than those
+    that came to the final."""
 
     name: str
     plan: Plan
@@ -22,6 +23,7 @@ class Contender:
     measured: float = math.inf
     spread: float = 0.0
     bytes: int = 0
+    doubt: float = 1.0
     is_out: bool = False
 
 

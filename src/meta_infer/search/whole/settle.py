@@ -34,6 +34,8 @@ from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 6.0
 _FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 10.0
+_TWO_IN_THREE = 0.64
+"""Spreads from the median that two thirds of normal deviates stay below; one spread: three quarters."""
 _NEAR = 1.02
 """Times the default plan's time that another may have taken and still be in the final."""
 _AGAIN = 3
@@ -84,7 +86,8 @@ class Settling:
                       key=lambda one: (one.measured, one.estimate))[:_FINALISTS]
         if not able or not math.isfinite(default.measured):
             return list(contenders)
-        again = self.run(able, default, _FINAL_ROUNDS, _FINAL_SECONDS)
+        again = [replace(one, doubt=_TWO_IN_THREE)
+                 for one in self.run(able, default, _FINAL_ROUNDS, _FINAL_SECONDS)]
         return [*again, *(replace(one, is_out=True) for one in contenders[:-1] if all(one is not it for it in able)),
                 default]
 
