@@ -36,7 +36,7 @@ BUDGETS: Mapping[str, Budget] = {
     "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3,
                    keep=8, tries=0, in_place=False, moves=False, plans=3),
     "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5,
-                       keep=16, tries=12, in_place=True, moves=True, plans=5),
+                       keep=16, tries=10, in_place=True, moves=True, plans=5),
     "thorough": Budget(seconds=1800, rivals=12, counted=3, taken=2, slack=2.0,
                        keep=48, tries=60, in_place=True, moves=True, plans=5),
 }

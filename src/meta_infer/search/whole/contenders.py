@@ -23,7 +23,7 @@ _THROUGHOUT = 3
 """Kernels of which a plan may have as many as it can, the heaviest ones."""
 _CLEARLY = 0.99
 """Share of the default plan's time below which another plan counts as quicker, if three in four rounds say so: half of
-the rounds lie within a spread of the median. In the final, which has more rounds, two in three are enough."""
+the rounds lie within a spread of the median. In the final, which has more rounds, three in five are enough."""
 
 
 def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:

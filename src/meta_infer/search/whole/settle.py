@@ -33,9 +33,9 @@ from meta_infer.search.within import Real, fits, solve_within
 from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 6.0
-_FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 10.0
-_TWO_IN_THREE = 0.64
-"""Spreads from the median that two thirds of normal deviates stay below; one spread: three quarters."""
+_FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 15.0
+_THREE_IN_FIVE = 0.38
+"""Spreads above the median that three fifths of normal deviates stay below; one spread: three quarters."""
 _NEAR = 1.02
 """Times the default plan's time that another may have taken and still be in the final."""
 _AGAIN = 3
@@ -86,7 +86,7 @@ class Settling:
                       key=lambda one: (one.measured, one.estimate))[:_FINALISTS]
         if not able or not math.isfinite(default.measured):
             return list(contenders)
-        again = [replace(one, doubt=_TWO_IN_THREE)
+        again = [replace(one, doubt=_THREE_IN_FIVE)
                  for one in self.run(able, default, _FINAL_ROUNDS, _FINAL_SECONDS)]
         return [*again, *(replace(one, is_out=True) for one in contenders[:-1] if all(one is not it for it in able)),
                 default]
