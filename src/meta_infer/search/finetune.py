@@ -17,7 +17,7 @@ from meta_infer.search.timing import TimeOver, Timer
 _GAIN = 0.99
 """A step is one where a way takes less than this share of the time of the one before it."""
 _AT_ONCE = 6
-_LARGE = 0.03
+_LARGE = 0.05
 """Share of the plan's time from which a group has all tries."""
 
 
