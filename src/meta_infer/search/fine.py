@@ -27,8 +27,9 @@ from meta_infer.search.whole.context import Context
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
-_SMALL, _FEW = 0.005, 2
-"""Groups that take a smaller share of the plan have a third of the rivals, but so many."""
+_LARGE, _FEW = 0.04, 2
+"""Share of the plan's time from which a group has all rivals, and how many ways any group has: so many are timed
+first."""
 _GROWTH = 1.25
 """Times the samples of the last correction from which the cost model is corrected again."""
 _SECONDS_PER_BYTE = 1.5e-10
@@ -146,8 +147,8 @@ class Market:
 
 
 def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float, counted: int = 1) -> Solved:
-    """Times the parts of the best plan, `rivals` of each, fewer of what takes little, and solves again, until all its
-    parts are timed.
+    """Times the parts of the best plan, few ways of each at first, `rivals` of what stays in it and fewer of what takes
+    little, and solves again, until all its parts are timed.
 
     Raises TimeOver at the time `until` (time.monotonic).
     """
@@ -158,8 +159,7 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         conversions = market.conversions_of(solved) - market.conversions.keys()
         parts = market.parts(solved).values()
         told = _correct(market, timer, told) if counted > 1 else 0
-        several = {site.text: rivals if share >= _SMALL else min(rivals, max(_FEW, rivals // 3))
-                   for site, _, share in market.shares(solved)}
+        several = {site.text: _several(site, share, rivals) for site, _, share in market.shares(solved)}
         for site, way, _ in parts:
             _count(site, way, market, timer, several[site.text], counted, slack)
         brought = _brought(market)
@@ -174,6 +174,14 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             if time.monotonic() > until:
                 raise TimeOver("the time for measuring is over")
             timer.time(batch)
+
+
+def _several(site: Site, share: float, rivals: int) -> int:
+    """How many ways of a site are worth a time: few before any is known, which may take it out of the plan, and of
+    what takes a small share of the plan's time."""
+    if all(known.measured is None for known in site.ways.values()):
+        return min(rivals, _FEW)
+    return min(rivals, max(_FEW, math.ceil(rivals * share / _LARGE)))
 
 
 def _correct(market: Market, timer: Timer, told: int) -> int:
