@@ -11,7 +11,7 @@ import pytest
 
 from meta_infer.search.story import Contender
 from meta_infer.search.whole.contenders import contenders_of, standing
-from meta_infer.search.whole.settle import Settling
+from meta_infer.search.whole.settle import Settling, _enough
 from tests.search.made_up_market import made_up_market
 
 MARKET = made_up_market(0)
@@ -79,3 +79,9 @@ def test_contenders_have_a_kernel_throughout_or_not_at_all() -> None:
             assert kernel in kernels and len(convolutions - {kernel}) <= 1
     assert any(name.endswith(" throughout") for name in by_name) and any(name.startswith("without") for name in by_name)
     assert len({repr(one.plan.groups) for one in found}) == len(found)
+
+
+def test_small_networks_need_no_long_comparison() -> None:
+    small, large = [contender("a", 2e-5), contender("b", 3e-3)], [contender("c", inf), contender("d", 0.5)]
+    assert _enough(small, 21, 6.0) == pytest.approx(21 * (0.005 + 20 * 3e-3))
+    assert _enough(large, 21, 6.0) == 6.0

@@ -33,6 +33,7 @@ from meta_infer.search.within import Real, fits, solve_within
 from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 6.0
+_RUNS, _TURN = 20, 0.005
 _FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 15.0
 _THREE_IN_FIVE = 0.38
 """Spreads above the median that three fifths of normal deviates stay below; one spread: three quarters."""
@@ -70,7 +71,8 @@ class Settling:
         beside = base is not None and math.isfinite(base.measured)
         try:
             found = compare_built([*built, *([self._built(base.plan)] if beside and base else [])], self.timer,
-                                  self.inputs, rounds=rounds, seconds=seconds,
+                                  self.inputs, rounds=rounds,
+                                  seconds=_enough([*contenders, *([base] if beside and base else [])], rounds, seconds),
                                   base=base.measured if beside and base else None)
         except TimeOver as over:
             self.ended = self.ended or str(over)
@@ -231,6 +233,11 @@ class Settling:
         except TimeOver:
             return None
         return _mean(found.seconds, len(self.timer.points))
+
+
+def _enough(contenders: Sequence[Contender], rounds: int, most: float) -> float:
+    """Seconds in which every plan has _RUNS runs in each turn, in turns of _TURN seconds at least; at most `most`."""
+    return min(most, rounds * sum(max(_TURN, _RUNS * _seconds(one)) for one in contenders))
 
 
 def _seconds(one: Contender) -> float:
