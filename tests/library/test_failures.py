@@ -190,18 +190,18 @@ def test_a_limit_on_files(path: Path) -> None:
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-30 22 0:40 / /home rw,relatime shared:9 - nfs4 server:/home rw,vers=4.2
-31 22 0:41 / /home/local\\040disk rw - xfs /dev/sdb1 rw
+30 22 0:40 / /data rw,relatime shared:9 - nfs4 server:/data rw,vers=4.2
+31 22 0:41 / /data/local\\040disk rw - xfs /dev/sdb1 rw
 32 22 0:42 / /mnt rw - ext4 /dev/sdc rw
 33 22 0:43 / /mnt rw master:3 - fuse.sshfs host: rw
-34 22 0:44 / /homes rw - tmpfs tmpfs rw
+34 22 0:44 / /database rw - tmpfs tmpfs rw
 garbage
 """
 
 
 @pytest.mark.parametrize(("place", "kind"), [
-    ("/home/me/.cache/library.sqlite", "nfs4"), ("/home/local disk/library.sqlite", ""), ("/homes/library.sqlite", ""),
-    ("/mnt/library.sqlite", "fuse.sshfs"), ("/var/library.sqlite", ""), ("/home", "nfs4"),
+    ("/data/cache/library.sqlite", "nfs4"), ("/data/local disk/library.sqlite", ""), ("/database/library.sqlite", ""),
+    ("/mnt/library.sqlite", "fuse.sshfs"), ("/var/library.sqlite", ""), ("/data", "nfs4"),
 ])
 def test_network_file_systems(place: str, kind: str) -> None:
     if not kind:

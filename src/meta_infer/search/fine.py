@@ -127,11 +127,11 @@ class Market:
         return found
 
     def shares(self, solved: Solved) -> list[tuple[Site, Way, float]]:
-        """The parts of a plan with the share of its time that all of a kind take, the greatest first."""
+        """The parts of a plan with the share of its time that all of a kind take."""
         parts = [(site, way, count * self.price(site.text, way, site.ways[way]))
                  for site, way, count in self.parts(solved).values()]
         total = sum(seconds for _, _, seconds in parts) or 1.0
-        return sorted(((site, way, seconds / total) for site, way, seconds in parts), key=lambda part: -part[2])
+        return [(site, way, seconds / total) for site, way, seconds in parts]
 
     def conversions_of(self, solved: Solved) -> set[Converted]:
         """Conversions that a plan makes."""
@@ -157,9 +157,9 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
         market.guesses.learn(market.sites.values())
         solved = market.solve()
         conversions = market.conversions_of(solved) - market.conversions.keys()
-        parts = market.parts(solved).values()
+        parts = market.shares(solved)
         told = _correct(market, timer, told) if counted > 1 else 0
-        several = {site.text: _several(site, share, rivals) for site, _, share in market.shares(solved)}
+        several = {site.text: _several(site, share, rivals) for site, _, share in parts}
         for site, way, _ in parts:
             _count(site, way, market, timer, several[site.text], counted, slack)
         brought = _brought(market)

@@ -27,7 +27,8 @@ def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, 
 
     A group gets its turn by the time it takes in the whole plan. Raises TimeOver at the time `until` (time.monotonic).
     """
-    order = [(site, way, round(tries * min(1.0, share / _LARGE))) for site, way, share in market.shares(solved)]
+    parts = sorted(market.shares(solved), key=lambda part: -part[2])
+    order = [(site, way, round(tries * min(1.0, share / _LARGE))) for site, way, share in parts]
     for done, (site, way, count) in enumerate(order):
         market.on_wanted(sum(more for _, _, more in order[done:]))
         _climb(site, way, market, timer, profile, count, until)

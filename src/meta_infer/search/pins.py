@@ -116,10 +116,10 @@ class Pinned:
             if pin.field in (_ALGO, _LAYOUT) or pin.field not in variant.knobs:
                 continue
             kernel = kernel_named(variant.kernel)
-            known = next((k.values for k in kernel.knobs(group, variant, profile) if k.name == pin.field), ())
             value = int(pin.value) if pin.value.lstrip("-").isdigit() else pin.value
             tuned = tuned_as_asked(kernel, group, variant, {pin.field: value}, profile)
             if isinstance(tuned, Refusal):
+                known = next((k.values for k in kernel.knobs(group, variant, profile) if k.name == pin.field), ())
                 offers = f"it offers {', '.join(map(str, known))}"
                 failed.append((pin, f"{tuned.detail}: {offers}" if tuned.reason == "value" else
                                f"{variant.kernel} refuses it ({tuned.reason}: {tuned.detail}; {offers})"))
