@@ -14,6 +14,8 @@ class Budget:
     taken    ways of each group that are taken over from other chips
     slack    times the least guess that a way may be guessed to take and still be timed
     keep     ways of each distinct group that the coarse stage leaves
+    kernels  ways and conversions that are timed in all; the parts of the first plan may be more
+    tuning   how many of these the fine stage leaves to the finetune stage
     tries    ways of each distinct group that are timed in the finetune stage
     in_place whether the plan is run with a clock around every group, and solved again with what that tells
     moves    whether the graph's moves are in the space
@@ -26,6 +28,8 @@ class Budget:
     taken: int
     slack: float
     keep: int
+    kernels: int
+    tuning: int
     tries: int
     in_place: bool
     moves: bool
@@ -34,9 +38,9 @@ class Budget:
 
 BUDGETS: Mapping[str, Budget] = {
     "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3,
-                   keep=8, tries=0, in_place=False, moves=False, plans=3),
+                   keep=8, kernels=240, tuning=0, tries=0, in_place=False, moves=False, plans=3),
     "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5,
-                       keep=16, tries=10, in_place=True, moves=True, plans=5),
+                       keep=16, kernels=480, tuning=150, tries=10, in_place=True, moves=True, plans=5),
     "thorough": Budget(seconds=1800, rivals=12, counted=3, taken=2, slack=2.0,
-                       keep=48, tries=60, in_place=True, moves=True, plans=5),
+                       keep=48, kernels=4800, tuning=2400, tries=60, in_place=True, moves=True, plans=5),
 }

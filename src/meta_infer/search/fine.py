@@ -24,6 +24,7 @@ from meta_infer.search.space.space import Offer, Space
 from meta_infer.search.space.ways import Way, way_of
 from meta_infer.search.timing import Converted, TimeOver, Timer
 from meta_infer.search.whole.context import Context
+from meta_infer.support.errors import UnsupportedError
 
 _BATCH = 12
 """Ways that are compiled together: what an interruption may cost in work."""
@@ -97,6 +98,13 @@ class Market:
 
         return nearest(objective or self.aims.objective, one, self.limits, self.aims.weighs_energy)
 
+    def solve_known(self) -> Solved:
+        """The best plan of ways that were timed; of all, where these cover none."""
+        try:
+            return self.solve(lambda offer, way, known: known.measured is not None)
+        except UnsupportedError:
+            return self.solve()
+
     def _joules(self, offer: Offer, variant: Variant, way: Way, seconds: float) -> float:
         energy = self.aims.energy
         if energy is None or not self.aims.weighs_energy:
@@ -146,16 +154,19 @@ class Market:
         return found
 
 
-def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float, counted: int = 1) -> Solved:
+def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: float, counted: int = 1,
+         most: float = math.inf) -> Solved:
     """Times the parts of the best plan, few ways of each at first, `rivals` of what stays in it and fewer of what takes
     little, and solves again, until all its parts are timed.
 
-    Raises TimeOver at the time `until` (time.monotonic).
+    When the timer knows `most` ways, only plans of known ways are looked at, where there are any. Raises TimeOver at
+    the time `until` (time.monotonic).
     """
     told = 0
     while True:
         market.guesses.learn(market.sites.values())
-        solved = market.solve()
+        left = most - timer.known
+        solved = market.solve() if left > 0 else market.solve_known()
         conversions = market.conversions_of(solved) - market.conversions.keys()
         parts = market.shares(solved)
         told = _correct(market, timer, told) if counted > 1 else 0
@@ -164,6 +175,7 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             _count(site, way, market, timer, several[site.text], counted, slack)
         brought = _brought(market)
         wanted = [(site, _promising(site, way, market.guesses, several[site.text], slack)) for site, way, _ in parts]
+        wanted = _within(wanted, parts, left - len(conversions))
         wanted += [(site, variants) for site, variants in brought if all(site is not other for other, _ in wanted)]
         wanted = [(site, variants) for site, variants in wanted if variants]
         if not wanted and not conversions:
@@ -174,6 +186,23 @@ def fine(market: Market, timer: Timer, *, rivals: int, slack: float, until: floa
             if time.monotonic() > until:
                 raise TimeOver("the time for measuring is over")
             timer.time(batch)
+
+
+def _within(wanted: Sequence[tuple[Site, list[Variant]]], parts: Sequence[tuple[Site, Way, float]],
+            most: float) -> list[tuple[Site, list[Variant]]]:
+    """The ways of `wanted` that the plan of these `parts` has, kernels of users, and of the rest as many as come to
+    `most`, those of what takes most of the plan's time first."""
+    due = [[one for one in variants if way_of(site.group, one) == way or rival_digest(one.kernel)]
+           for (site, variants), (_, way, _) in zip(wanted, parts, strict=True)]
+    left = max(0.0, most - sum(map(len, due)))
+    found = dict(enumerate(wanted))
+    for at in sorted(found, key=lambda at: -parts[at][2]):
+        site, variants = wanted[at]
+        rest = [one for one in variants if one not in due[at]]
+        more = rest[:int(min(len(rest), left))]
+        found[at] = site, [one for one in variants if one in due[at] or one in more]
+        left -= len(more)
+    return list(found.values())
 
 
 def _several(site: Site, share: float, rivals: int) -> int:

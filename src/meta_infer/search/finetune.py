@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from meta_infer.hardware.profile import Profile
@@ -21,17 +22,19 @@ _LARGE = 0.05
 """Share of the plan's time from which a group has all tries."""
 
 
-def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, tries: int, until: float) -> None:
+def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, tries: int, until: float,
+             most: float = math.inf) -> None:
     """Steps from the chosen ways to quicker neighbours, `tries` of each distinct group at most, fewer of what takes
-    little.
+    little, until the timer knows `most` ways.
 
     A group gets its turn by the time it takes in the whole plan. Raises TimeOver at the time `until` (time.monotonic).
     """
     parts = sorted(market.shares(solved), key=lambda part: -part[2])
     order = [(site, way, round(tries * min(1.0, share / _LARGE))) for site, way, share in parts]
     for done, (site, way, count) in enumerate(order):
-        market.on_wanted(sum(more for _, _, more in order[done:]))
-        _climb(site, way, market, timer, profile, count, until)
+        left = int(min(most - timer.known, sum(more for _, _, more in order[done:])))
+        market.on_wanted(max(0, left))
+        _climb(site, way, market, timer, profile, min(count, left), until)
 
 
 def _climb(site: Site, start: Way, market: Market, timer: Timer, profile: Profile, tries: int, until: float) -> None:

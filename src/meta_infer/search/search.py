@@ -60,10 +60,11 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
                                      budget.taken)
     try:
         on_stage("fine")
-        solved = fine(market, timer, rivals=budget.rivals, counted=budget.counted, slack=budget.slack, until=until)
+        solved = fine(market, timer, rivals=budget.rivals, counted=budget.counted, slack=budget.slack, until=until,
+                      most=budget.kernels - budget.tuning)
         on_stage("finetune")
-        finetune(market, timer, profile, solved, tries=budget.tries, until=until)
-        solved = fine(market, timer, rivals=1, slack=budget.slack, until=until)
+        finetune(market, timer, profile, solved, tries=budget.tries, until=until, most=budget.kernels)
+        solved = fine(market, timer, rivals=1, slack=budget.slack, until=until, most=budget.kernels)
     except TimeOver as over:
         story.ended = str(over)
         guesses.learn(sites.values())
