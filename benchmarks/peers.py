@@ -2,6 +2,7 @@
 
     python benchmarks/peers.py resnet18 mobilenetv2 --threads 1 2
     python benchmarks/peers.py --threads 1 2 --markdown --plot peers.svg     # all real models, as in docs/benchmarks.md
+    python benchmarks/peers.py --search-mode balanced                        # our packages made by a search
     python benchmarks/peers.py --prepare                                     # install, build and convert; time nothing
 
 The peers are installed into a virtual environment of their own (--env) and converted once per model and size: by
@@ -11,7 +12,9 @@ each of which begins with a probe of the machine's peak; a turn begins with an u
 rounds, `ours` the median over the rounds of meta-infer's time over the engine's (below 1: meta-infer is quicker).
 `MiB` is what the process holds after its runs beyond numpy and the inputs; `load` excludes the import of the library.
 Outputs are compared with ONNX Runtime's: an engine that differs by more than 1% of the largest value is marked.
-Results are kept line by line (--results); a later call goes on from there, --again measures anew.
+With --search-mode each number of threads has a package of its own, searched at the sizes that are timed; what the
+experience library knows is not timed again. Results are kept line by line (--results); a later call goes on from there,
+--again measures anew.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from tests.real_models import ModelMissing
 from meta_infer import api
 from meta_infer.hardware.load import load_profile
 from meta_infer.runtime.session import load
+from meta_infer.search.budget import BUDGETS
 from meta_infer.search.measure.live_probes import LiveProbes
 from meta_infer.support.errors import MetaInferError
 from meta_infer.support.switches import read_switches
@@ -93,14 +97,16 @@ def print_summary(rows: Sequence[Mapping[str, Any]], markdown: bool) -> None:
         print("  ".join(t.rjust(w) if i else t.ljust(w) for i, (t, w) in enumerate(zip(line, widths, strict=True))))
 
 
-def kept(file: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """Lines of earlier calls by model and threads, the last one of each; a line that was cut short is left out."""
+def kept(file: Path, mode: str = "none") -> dict[tuple[str, int], dict[str, Any]]:
+    """Lines of earlier calls with this search mode by model and threads, the last one of each; a line that was cut
+    short is left out."""
     found = {}
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
             row = json.loads(line)
             results_of(row)
-            found[row["model"], row["threads"]] = row
+            if row.get("search_mode", "none") == mode:
+                found[row["model"], row["threads"]] = row
         except (ValueError, KeyError, TypeError):
             print(f"{file}: skipping a line that is no result", file=sys.stderr)
     return found
@@ -131,10 +137,9 @@ class Campaign:
 
     def rows(self, network: Network, threads: Sequence[int]) -> Iterator[dict[str, Any]]:
         """A line for each number of threads, kept in the file of results before it is given; none with --prepare."""
-        say(f"{network.label}: building")
         with tempfile.TemporaryDirectory(prefix="meta-infer-peers-") as folder:
             package = Path(folder) / "model.bin"
-            api.build(network.file, output=package, shape=network.shapes, verify=False)
+            self._build(network, package, threads[0])
             model = model_of(network, package)
             if self.options.prepare:
                 self._convert_all(model)
@@ -146,11 +151,24 @@ class Campaign:
                 return convert(self.environment, name, model, self.converted)
 
             for count in threads:
+                if self.options.search_mode != "none" and count != threads[0]:
+                    self._build(network, package, count)
                 row = compare(model, made, self.options.engines, self.environment.python, count, self.probes[count],
                               self.options.rounds, self.options.seconds) | environment()
+                row["search_mode"] = self.options.search_mode
                 with self.options.results.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 yield row
+
+    def _build(self, network: Network, package: Path, threads: int) -> None:
+        mode, dims = self.options.search_mode, network.dims
+        say(f"{network.label}: building")
+        if mode == "none":
+            api.build(network.file, output=package, shape=network.shapes, verify=False)
+            return
+        tune_at = [",".join(f"{name}={size}" for name, size in dims.items())] if dims else []
+        api.build(network.file, output=package, shape=network.shapes, verify=False, search_mode=mode, threads=threads,
+                  tune_at=tune_at)
 
     def _convert_all(self, model: Model) -> None:
         for peer in (name for name in self.options.engines if name != OURS):
@@ -175,7 +193,7 @@ def run(options: argparse.Namespace) -> tuple[list[dict[str, Any]], bool]:
     converted = options.env.parent / f"{options.env.name}-models"
     for folder in (cache, converted, options.results.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    have = {} if options.again or options.prepare else kept(options.results)
+    have = {} if options.again or options.prepare else kept(options.results, options.search_mode)
     campaign: Campaign | None = None
     rows: list[dict[str, Any]] = []
     complete, begin, models = True, time.monotonic(), 0
@@ -208,6 +226,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=[*REAL], help="ONNX files, or names; all real models if none")
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES)
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--search-mode", default="none", choices=("none", *BUDGETS), help="how our packages are made")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=15.0, help="for all engines on one model, together")
     parser.add_argument("--env", type=Path, default=cache / "peers", help="folder of the peers' environment")

@@ -50,6 +50,7 @@ def test_mistakes_are_named_and_the_rest_is_measured() -> None:
 
 @pytest.mark.parametrize(("script", "arguments", "columns"), [
     ("load.py", ("digits", "--rounds", "1", "--markdown"), 8), ("busy.py", ("digits", *QUICK), 5),
+    ("modes.py", ("digits", "--modes", "fast", "balanced", "--search-seconds", "0.000001", "--markdown", *QUICK), 6),
     ("transfer.py", ("digits", "--search-seconds", "0.000001", "--markdown", *QUICK), 7)])
 def test_the_other_benchmarks_print_their_tables(script: str, arguments: tuple[str, ...], columns: int) -> None:
     done = run_script(script, *arguments)

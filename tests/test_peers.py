@@ -121,9 +121,10 @@ def test_results_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     file = tmp_path / "peers.jsonl"
     assert kept(file) == {}
     row = {"model": "net", "threads": 1, "peaks": [], "results": [vars(Result("mnn", "no"))]}
-    lines = [row, {**row, "threads": 2}, {**row, "peaks": [1.0]}]
+    lines = [row, {**row, "threads": 2}, {**row, "peaks": [1.0]}, {**row, "threads": 2, "search_mode": "fast"}]
     file.write_text("\n".join(json.dumps(line) for line in lines) + '\n{"model": "cut sh')
     found = kept(file)
+    assert set(kept(file, "fast")) == {("net", 2)}
     assert set(found) == {("net", 1), ("net", 2)} and found["net", 1]["peaks"] == [1.0], "the last one counts"
     assert "skipping a line" in capsys.readouterr().err
 
