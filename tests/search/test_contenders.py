@@ -38,7 +38,7 @@ def test_another_plan_must_be_clearly_quicker(measured: float, spread: float, mo
 class Final(Settling):
     """Whole plans take in the final what `times` says, beside the default's 1.0."""
 
-    times = {"lucky": 1.01, "good": 0.97}
+    times = {"lucky": 1.01, "good": 0.97, "fair": 0.98}
     asked: tuple[str, ...] = ()
 
     def run(self, contenders: Sequence[Contender], base: Contender | None = None, *rest: Any) -> list[Contender]:
@@ -47,14 +47,15 @@ class Final(Settling):
         return [replace(one, measured=self.times[one.name], spread=0.01) for one in contenders]
 
 
-def test_the_best_two_run_again_and_the_others_are_out() -> None:
+def test_the_best_three_run_again_and_the_others_are_out() -> None:
     final = Final(MARKET, None, [], 1.5, inf)                            # type: ignore[arg-type]
-    ran = [contender("lucky", 0.93), contender("third", 0.965), contender("good", 0.96), contender("failed", inf),
+    ran = [contender("lucky", 0.93), contender("fourth", 0.965), contender("good", 0.96),
+           contender("fair", 0.961), contender("failed", inf),
            contender("default", 1.0)]
     ended = final.final(ran)
-    assert final.asked == ("lucky", "good") and ended[-1] is ran[-1] and len(ended) == len(ran)
-    assert first(*ended) == "good" and {one.doubt for one in ended[:2]} == {0.38}
-    assert {one.name for one in ended if one.is_out} == {"third", "failed"}
+    assert final.asked == ("lucky", "good", "fair") and ended[-1] is ran[-1] and len(ended) == len(ran)
+    assert first(*ended) == "good" and {one.doubt for one in ended[:3]} == {0.38}
+    assert {one.name for one in ended if one.is_out} == {"fourth", "failed"}
 
 
 def test_without_a_rival_there_is_no_final() -> None:

@@ -22,8 +22,8 @@ _DOUBT = 0.03
 _THROUGHOUT = 3
 """Kernels of which a plan may have as many as it can, the heaviest ones."""
 _CLEARLY = 0.99
-"""Share of the default plan's time below which another plan counts as quicker, if three in four rounds say so: half of
-the rounds lie within a spread of the median. In the final, which has more rounds, three in five are enough."""
+"""Share of the default plan's time below which another plan counts as quicker, if three in four parts of the rounds say
+so: half of them lie within a spread of the middle. In the final, which has more rounds, three in five are enough."""
 
 
 def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:

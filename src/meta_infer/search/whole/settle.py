@@ -34,7 +34,7 @@ from meta_infer.support.errors import UnsupportedError
 
 _ROUNDS, _SECONDS = 21, 6.0
 _RUNS, _TURN = 20, 0.005
-_FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 2, 41, 15.0
+_FINALISTS, _FINAL_ROUNDS, _FINAL_SECONDS = 3, 41, 15.0
 _THREE_IN_FIVE = 0.38
 """Spreads above the median that three fifths of normal deviates stay below; one spread: three quarters."""
 _NEAR = 1.02
