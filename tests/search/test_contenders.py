@@ -28,7 +28,8 @@ def first(*contenders: Contender) -> str:
 
 
 @pytest.mark.parametrize(("measured", "spread", "more", "wins"), [
-    (0.98, 0.01, {}, True), (0.98, 0.03, {}, False), (0.98, 0.03, {"doubt": 0.38}, True), (0.995, 0.0, {}, False),
+    (0.98, 0.01, {}, True), (0.98, 0.03, {}, False), (0.98, 0.03, {"doubt": 0.38}, True),
+    (0.994, 0.0, {}, True), (0.997, 0.0, {}, False),
     (0.5, 0.0, {"is_out": True}, False), (inf, 0.0, {}, False)])
 def test_another_plan_must_be_clearly_quicker(measured: float, spread: float, more: Any, wins: bool) -> None:
     found = first(contender("other", measured, spread, **more), contender("default", 1.0))

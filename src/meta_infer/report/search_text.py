@@ -120,7 +120,7 @@ def _why_default(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     took = first["measured_s"]
     if first["name"] != "default" or not took or all((one["measured_s"] or took) >= took for one in others):
         return []
-    return ["another plan takes the default's place when it is quicker by 1% at least, and in most rounds"]
+    return ["another plan takes the default's place when it is quicker by 0.5% at least, in most parts of the rounds"]
 
 
 def levels_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -21,7 +21,7 @@ _DOUBT = 0.03
 """Share by which a way must be quicker than that of the plan by rule, for the plan that only changes what is clear."""
 _THROUGHOUT = 3
 """Kernels of which a plan may have as many as it can, the heaviest ones."""
-_CLEARLY = 0.99
+_CLEARLY = 0.995
 """Share of the default plan's time below which another plan counts as quicker, if three in four parts of the rounds say
 so: half of them lie within a spread of the middle. In the final, which has more rounds, three in five are enough."""
 
