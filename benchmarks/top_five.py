@@ -74,9 +74,11 @@ def remembered(library: Path, profile: Profile) -> dict[tuple[str, tuple[tuple[s
     with Library.open_to_read(library) as opened:
         known = [s for s in opened.with_features(measured_cpu(), str(profile.isa), 1)
                  if s.ok and not s.place and s.features and counted_as_now(s.features)]
+        whole = {s.key: s for s in opened.samples()}                 # those above come without knobs and layouts
     predicted = cross_validated(cost_samples(known), CostModel.of(profile))
     found: dict[tuple[str, tuple[tuple[str, int], ...]], dict[object, Remembered]] = {}
-    for sample, seconds in sorted(zip(known, predicted, strict=True), key=lambda item: item[0].made):
+    for fitted, seconds in sorted(zip(known, predicted, strict=True), key=lambda item: item[0].made):
+        sample = whole[fitted.key]
         way = sample.kernel, sample.variant, tuple(sorted(sample.knobs.items())), tuple(sorted(sample.layouts.items()))
         found.setdefault((sample.group, tuple(sorted(sample.sizes.items()))), {})[way] = Remembered(sample, seconds)
     return {group: list(ways.values()) for group, ways in found.items() if len(ways) >= _MANY}
