@@ -139,3 +139,11 @@ def test_networks_are_predicted(tmp_path: Path) -> None:
         pass
     done = run_script("predict.py", "--cross-validate", "--library", str(tmp_path / "empty.sqlite"))
     assert done.returncode == 1 and "0 samples of this CPU" in done.stderr
+
+
+def test_a_library_without_many_ways_of_a_group_says_so(tmp_path: Path) -> None:
+    with Library.open(tmp_path / "library.sqlite"):
+        pass
+    done = run_script("top_five.py", "digits", "--library", str(tmp_path / "library.sqlite"))
+    assert done.returncode == 1 and "0 groups have 20 ways or more" in done.stderr
+    assert "a build with --search-mode adds some" in done.stderr and "Traceback" not in done.stderr
