@@ -41,6 +41,11 @@ class Network:
         """The name, and sizes where these can be chosen."""
         return " ".join([self.name, *(f"{name}={size}" for name, size in self.dims.items())])
 
+    @property
+    def tune_at(self) -> tuple[str, ...]:
+        """The sizes as a build takes them for what its search times."""
+        return (",".join(f"{name}={size}" for name, size in self.dims.items()),) if self.dims else ()
+
 
 def networks(name: str, cache: Path, given: Mapping[str, Sequence[int]] | None = None,
              shapes: Sequence[str] = ()) -> list[Network]:

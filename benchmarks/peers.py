@@ -37,6 +37,7 @@ from benchmarks.networks import Network, networks
 from benchmarks.peer_setup import PACKAGES, Converted, Environment, Model, PeerFailed, convert, prepare
 from benchmarks.peer_turns import OURS, Result, compare, results_of
 from benchmarks.peers_plot import plot
+from benchmarks.result_lines import add_result, read_results
 from tests.real_models import ModelMissing
 
 from meta_infer import api
@@ -100,16 +101,11 @@ def print_summary(rows: Sequence[Mapping[str, Any]], markdown: bool) -> None:
 def kept(file: Path, mode: str = "none") -> dict[tuple[str, int], dict[str, Any]]:
     """Lines of earlier calls with this search mode by model and threads, the last one of each; a line that was cut
     short is left out."""
-    found = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
-        try:
-            row = json.loads(line)
-            results_of(row)
-            if row.get("search_mode", "none") == mode:
-                found[row["model"], row["threads"]] = row
-        except (ValueError, KeyError, TypeError):
-            print(f"{file}: skipping a line that is no result", file=sys.stderr)
-    return found
+    def read(row: dict[str, Any]) -> tuple[tuple[str, int, str], dict[str, Any]]:
+        results_of(row)
+        return (row["model"], row["threads"], row.get("search_mode", "none")), row
+
+    return {(model, threads): row for (model, threads, of), row in read_results(file, read).items() if of == mode}
 
 
 def model_of(network: Network, package: Path) -> Model:
@@ -156,19 +152,14 @@ class Campaign:
                 row = compare(model, made, self.options.engines, self.environment.python, count, self.probes[count],
                               self.options.rounds, self.options.seconds) | environment()
                 row["search_mode"] = self.options.search_mode
-                with self.options.results.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                add_result(self.options.results, row)
                 yield row
 
     def _build(self, network: Network, package: Path, threads: int) -> None:
-        mode, dims = self.options.search_mode, network.dims
         say(f"{network.label}: building")
-        if mode == "none":
-            api.build(network.file, output=package, shape=network.shapes, verify=False)
-            return
-        tune_at = [",".join(f"{name}={size}" for name, size in dims.items())] if dims else []
-        api.build(network.file, output=package, shape=network.shapes, verify=False, search_mode=mode, threads=threads,
-                  tune_at=tune_at)
+        mode = self.options.search_mode
+        searched = {} if mode == "none" else {"search_mode": mode, "threads": threads, "tune_at": network.tune_at}
+        api.build(network.file, output=package, shape=network.shapes, verify=False, **searched)
 
     def _convert_all(self, model: Model) -> None:
         for peer in (name for name in self.options.engines if name != OURS):

@@ -31,11 +31,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.latency import REAL, environment
 from benchmarks.networks import Network, default_plan_of
+from benchmarks.result_lines import add_result, read_results
 from benchmarks.searching import networks_or_told, searched, teller
 from benchmarks.solve_only import solve_only, solve_table
 
@@ -197,10 +199,11 @@ def means(rows: Sequence[Row]) -> str:
 
 def known_rows(results: Path | None) -> dict[tuple[str, str, int], Row]:
     """Rows that an earlier call has left, by model, mode and threads; the last of each counts."""
-    if results is None or not results.exists():
-        return {}
-    found = [Row(**json.loads(line)) for line in results.read_text().splitlines()]
-    return {(row.model, row.mode, row.threads): row for row in found}
+    def read(line: dict[str, Any]) -> tuple[tuple[str, str, int], Row]:
+        row = Row(**line)
+        return (row.model, row.mode, row.threads), row
+
+    return {} if results is None else read_results(results, read)
 
 
 def main() -> int:
@@ -234,8 +237,7 @@ def main() -> int:
                 else:
                     made = row
                 if options.results and made is not row:
-                    with options.results.open("a") as file:
-                        file.write(json.dumps(asdict(made)) + "\n")
+                    add_result(options.results, asdict(made))
                 rows.append(made)
                 print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
     if options.json:

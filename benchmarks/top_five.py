@@ -69,16 +69,18 @@ class Row:
     tied: int
 
 
-def remembered(library: Path, profile: Profile) -> dict[tuple[str, tuple[tuple[str, int], ...]], list[Remembered]]:
-    """Ways by (text of the group, sizes of its symbols), the newest time of each, where there are many."""
+Key = tuple[str, tuple[tuple[str, int], ...]]
+"""Text of a group, sizes of its symbols."""
+
+
+def remembered(library: Path, profile: Profile) -> dict[Key, list[Remembered]]:
+    """Ways of the groups that have many, with the newest time of each."""
     with Library.open_to_read(library) as opened:
-        known = [s for s in opened.with_features(measured_cpu(), str(profile.isa), 1)
-                 if s.ok and not s.place and s.features and counted_as_now(s.features)]
-        whole = {s.key: s for s in opened.samples()}                 # those above come without knobs and layouts
+        known = sorted((s for s in opened.samples(cpu=measured_cpu(), isa=str(profile.isa), threads=1, ok=True)
+                        if not s.place and s.features and counted_as_now(s.features)), key=lambda s: s.made)
     predicted = cross_validated(cost_samples(known), CostModel.of(profile))
-    found: dict[tuple[str, tuple[tuple[str, int], ...]], dict[object, Remembered]] = {}
-    for fitted, seconds in sorted(zip(known, predicted, strict=True), key=lambda item: item[0].made):
-        sample = whole[fitted.key]
+    found: dict[Key, dict[object, Remembered]] = {}
+    for sample, seconds in zip(known, predicted, strict=True):
         way = sample.kernel, sample.variant, tuple(sorted(sample.knobs.items())), tuple(sorted(sample.layouts.items()))
         found.setdefault((sample.group, tuple(sorted(sample.sizes.items()))), {})[way] = Remembered(sample, seconds)
     return {group: list(ways.values()) for group, ways in found.items() if len(ways) >= _MANY}
@@ -97,15 +99,10 @@ def timed_again(network: Network, site: Site, ways: Sequence[Remembered], profil
     first = sorted(ways, key=lambda one: one.predicted)[:_TOP]
     quickest = sorted(ways, key=lambda one: one.sample.seconds)[:_TOP]
     site.ways.clear()
-    variants, predicted = [], set()
-    for one in dict.fromkeys(map(id, [*first, *quickest])):
-        known = next(way for way in ways if id(way) == one)
-        way = way_of_sample(known.sample, site.group)
-        variant = variant_as(way, site.group, site.variants, profile)
-        if variant is not None and site.add(variant, 0.0):
-            variants.append(variant)
-            if known in first:
-                predicted.add(way)
+    wanted = dict.fromkeys(way_of_sample(one.sample, site.group) for one in (*first, *quickest))
+    found = (variant_as(way, site.group, site.variants, profile) for way in wanted)
+    variants = [variant for variant in found if variant is not None and site.add(variant, 0.0)]
+    predicted = {way_of_sample(one.sample, site.group) for one in first} & site.ways.keys()
     if len(variants) < 2 or not predicted:
         return None
     Timer(backend_for(profile), profile, (network.dims,), 1, rounds=rounds).time([(site, variants)])
@@ -116,19 +113,19 @@ def timed_again(network: Network, site: Site, ways: Sequence[Remembered], profil
                sum(one <= (1 + _NEAR) * best for one in seconds.values()))
 
 
-def rows_of(network: Network, known: Mapping[tuple[str, tuple[tuple[str, int], ...]], list[Remembered]],
-            profile: Profile, rounds: int, done: set[str]) -> Iterator[Row]:
+def rows_of(network: Network, known: Mapping[Key, list[Remembered]], profile: Profile, rounds: int,
+            done: set[Key]) -> Iterator[Row]:
     """The groups of a network that are not `done` yet."""
     backend, dims = backend_for(profile), network.dims.items()
     space = make_space(default_plan_of(network, profile).graph, profile, backend.variants)
-    for text, site in sites_of(space).items():
-        for (group, sizes), ways in known.items():
-            key = f"{text} {sizes}"
-            if group == text and dims <= dict(sizes).items() and key not in done:
-                done.add(key)
-                row = timed_again(network, site, ways, profile, rounds)
-                if row is not None:
-                    yield row
+    sites = sites_of(space)
+    for key, ways in known.items():
+        text, sizes = key
+        if text in sites and dims <= dict(sizes).items() and key not in done:
+            done.add(key)
+            row = timed_again(network, sites[text], ways, profile, rounds)
+            if row is not None:
+                yield row
 
 
 def main() -> int:
@@ -141,7 +138,7 @@ def main() -> int:
     profile = load_profile("native")
     known = remembered(options.library or read_switches().library, profile)
     print(f"{len(known)} groups have {_MANY} ways or more", file=sys.stderr)
-    rows, done = list[Row](), set[str]()
+    rows, done = list[Row](), set[Key]()
     for name in options.models:
         for network in networks_or_told(name):
             for row in rows_of(network, known, profile, options.rounds, done):

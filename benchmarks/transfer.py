@@ -15,29 +15,22 @@ timed in code for another instruction set. Both plans then run in turns as whole
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.latency import environment
 from benchmarks.networks import Network
-from benchmarks.searching import networks_or_told, searched, teller
+from benchmarks.searching import add_options, ended, median_ratio, networks_or_told, print_rows, searched, teller
 
-from meta_infer.backends.registry import backend_for
 from meta_infer.hardware.load import load_profile
 from meta_infer.hardware.profile import Profile
 from meta_infer.hardware.targets import restrict
 from meta_infer.report.search_report import THIS_RUN
 from meta_infer.search.budget import BUDGETS
-from meta_infer.search.whole.built import build_plan
-from meta_infer.search.whole.whole import time_plans
-from meta_infer.verify.samples import random_inputs
 
 
 @dataclass(frozen=True)
@@ -64,13 +57,9 @@ def measure(network: Network, profile: Profile, other: Profile, mode: str, most:
         alone, took = searched(network, profile, mode, 1, folder / "empty.sqlite", tell, most)
         searched(network, other, mode, 1, folder / "other.sqlite", lambda text: tell(f"{other.isa}: {text}"), most)
         helped, took_with = searched(network, profile, mode, 1, folder / "other.sqlite", tell, most)
-    backend = backend_for(profile)
-    built = [build_plan(one.plan, backend, profile, 1) for one in (alone, helped)]
-    graph = alone.plan.graph
-    first, second = time_plans(built, [random_inputs(graph, network.dims, 0)], rounds=rounds, seconds=seconds)
-    quality = statistics.median(one / two for one, two in zip(first, second, strict=True))
+    quality = median_ratio(network, alone, helped, profile, rounds, seconds)
     return Row(network.label, alone.rows[THIS_RUN]["timed"], helped.rows[THIS_RUN]["timed"], took, took_with, quality,
-               "; ".join(filter(None, (alone.rows["ended"], helped.rows["ended"]))))
+               ended(alone, helped))
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -86,11 +75,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", default=[], help="names or files; default: resnet18 and mobilenetv2")
     parser.add_argument("--from", dest="other", default="x86-64-v2", help="an instruction set that this machine runs")
     parser.add_argument("--mode", choices=BUDGETS, default="fast")
-    parser.add_argument("--search-seconds", type=float, help="for timing kernels; default: the mode's")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=6.0, help="for the whole plans of one model")
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--json", action="store_true")
+    add_options(parser, rounds=15, seconds=6.0)
     options = parser.parse_args()
     profile, rows = load_profile("native"), list[Row]()
     other = restrict(profile, options.other)
@@ -101,10 +86,7 @@ def main() -> int:
             rows.append(measure(network, profile, other, options.mode, options.search_seconds, options.rounds,
                                 options.seconds, teller(name)))
             print(table(rows[-1:]).splitlines()[-1], file=sys.stderr, flush=True)
-    if options.json:
-        print(json.dumps({"environment": environment(), "rows": [asdict(row) for row in rows]}, indent=1))
-    else:
-        print(table(rows) if options.markdown else "\n".join(map(str, rows)))
+    print_rows(rows, table, options)
     return 0
 
 
