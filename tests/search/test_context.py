@@ -91,6 +91,7 @@ class Network:
     def __init__(self, market: Market, times: dict[str, float]) -> None:
         self.market, self.times, self.runs = market, times, 0
         self.solved: dict[int, Solved] = {}
+        self.own: dict[tuple[str, Way], float] = {}
 
     def remembered(self, solve: Callable[..., Solved]) -> Callable[..., Solved]:
         def solved(*given: object, **more: object) -> Solved:
@@ -111,7 +112,8 @@ class Network:
         for offer, priced in solved.taken.values():
             taken = way_of(offer.group, priced.variant)
             known = self.market.sites[offer.text].ways[taken]
-            seconds = (known.measured or known.guess) * self.times.get(taken.kernel, 1.0)
+            seconds = known.measured or known.guess
+            seconds *= self.own.get((offer.text, taken), self.times.get(taken.kernel, 1.0))
             groups[offer.text, taken] = seconds, 0.001 * seconds
             whole += seconds
         return InPlace(whole, solved.conversions, groups)
@@ -121,7 +123,7 @@ class Network:
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """A network in which one of the two kernels that the best plan is made of takes three times as long as alone."""
     made = Network(made_up_market(0), {"conv_direct": 3.0})
-    monkeypatch.setattr(module, "time_placed", lambda plan, *rest: made.run(plan))
+    monkeypatch.setattr(module, "time_placed", lambda plans, *rest: [made.run(plan) for plan in plans])
     monkeypatch.setattr(Market, "solve", made.remembered(Market.solve))
     return made
 
@@ -157,8 +159,26 @@ def test_the_plan_by_rule_is_seen_in_place_too(network: Network) -> None:
     network.times = dict.fromkeys(others, 0.1)
     assert others and in_context(market, network, [], solved, solved.plan)[0] == [solved]  # type: ignore[arg-type]
     plans, steps = in_context(market, network, [], solved, rule.plan)    # type: ignore[arg-type]
-    assert steps[0].clear == 0 and others & {priced.variant.kernel for _, priced in plans[-1].taken.values()}
+    assert steps[0].clear == len(others) and others & {priced.variant.kernel for _, priced in plans[-1].taken.values()}
     assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole
+
+
+def test_the_next_best_ways_are_seen_in_place_beside_the_best(network: Network) -> None:
+    """What is a little dearer alone and clearly cheaper in place is found, though no plan before had it."""
+    market, solved = network.market, network.market.solve()
+    mine = {(offer.text, way_of(offer.group, priced.variant)) for offer, priced in solved.taken.values()}
+    text, best = max(mine, key=lambda key: market.sites[key[0]].ways[key[1]].measured or 0.0)
+    site = market.sites[text]
+    near = next(one for one, known in site.ways.items() if one != best and known.measured is not None
+                and one.inputs == best.inputs and one.outputs == best.outputs)
+    site.ways[near].measured = 1.05 * (site.ways[best].measured or 0.0)
+    network.times = {}
+    network.own = {(text, near): 0.5}
+    assert in_context(market, network, [], solved, solved.plan)[0] == [solved]      # type: ignore[arg-type]
+    plans, steps = in_context(market, network, [], solved, solved.plan, 2)          # type: ignore[arg-type]
+    assert (text, near) in {(offer.text, way_of(offer.group, priced.variant))
+                            for offer, priced in plans[-1].taken.values()}
+    assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole and steps[0].groups > len(mine)
 
 
 def test_ways_that_nobody_has_timed_are_not_tried(network: Network) -> None:

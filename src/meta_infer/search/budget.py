@@ -18,6 +18,7 @@ class Budget:
     tuning   how many of these the fine stage leaves to the finetune stage
     tries    ways of each distinct group that are timed in the finetune stage
     in_place whether the plan is run with a clock around every group, and solved again with what that tells
+    beside   plans of the next best ways that run there in turns with it
     moves    whether the graph's moves are in the space
     plans    whole plans that are built and timed against each other at the end
     """
@@ -32,15 +33,16 @@ class Budget:
     tuning: int
     tries: int
     in_place: bool
+    beside: int
     moves: bool
     plans: int
 
 
 BUDGETS: Mapping[str, Budget] = {
-    "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3,
-                   keep=8, kernels=240, tuning=0, tries=0, in_place=False, moves=False, plans=3),
-    "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5,
-                       keep=16, kernels=480, tuning=150, tries=10, in_place=True, moves=True, plans=5),
-    "thorough": Budget(seconds=1800, rivals=12, counted=3, taken=2, slack=2.0,
-                       keep=48, kernels=4800, tuning=2400, tries=60, in_place=True, moves=True, plans=5),
+    "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3, keep=8, kernels=240, tuning=0, tries=0,
+                   in_place=False, beside=0, moves=False, plans=3),
+    "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5, keep=16, kernels=480, tuning=150, tries=10,
+                       in_place=True, beside=3, moves=True, plans=5),
+    "thorough": Budget(seconds=1800, rivals=12, counted=3, taken=2, slack=2.0, keep=48, kernels=4800, tuning=2400,
+                       tries=60, in_place=True, beside=6, moves=True, plans=5),
 }

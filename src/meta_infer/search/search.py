@@ -72,7 +72,7 @@ def search(space: Space, default: Plan, profile: Profile, model: Model, timer: T
     plans = [solved]
     if budget.in_place:
         on_stage("in place")
-        plans, steps = in_context(market, timer, inputs, solved, default)
+        plans, steps = in_context(market, timer, inputs, solved, default, budget.beside)
         solved, story.context = plans[-1], tuple(steps)
     tell_prices(story, market, solved, NAMES if budget.moves else NAMES[:-1])
 

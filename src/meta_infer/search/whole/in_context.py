@@ -1,5 +1,6 @@
-"""The chosen plan in context: it runs once as a whole with a clock around every group, prices of what takes clearly
-more or less in place are corrected, and the program is solved again."""
+"""The chosen plan in context: it runs as a whole with a clock around every group, in turns with the plan by rule and
+plans of the next best ways; prices of what takes clearly more or less in place are corrected, and the program is solved
+again."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 
-from meta_infer.ir.group import Plan
+from meta_infer.ir.group import Plan, walk_plans
 from meta_infer.ir.group_text import group_text
 from meta_infer.search.fine import Market
 from meta_infer.search.space.sites import Known
@@ -23,43 +25,79 @@ from meta_infer.search.whole.whole import Inputs
 from meta_infer.support.errors import UnsupportedError
 
 REPEATS = 2
+_DEARER = 0.2
+"""Share by which ways of plans before are taken to be dearer in the next one that is to show others in place."""
+_NEW = 0.1
+"""Share of a plan's time that its new ways must take for it to run."""
 
 
-def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved,
-               default: Plan) -> tuple[list[Solved], list[InContext]]:
+def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, default: Plan,
+               others: int = 0) -> tuple[list[Solved], list[InContext]]:
     """The plan given and those that came after corrections, the last one last, and what was found of each in place.
 
-    The `default` plan runs first, so that what others compete with has been seen in place as well. At most REPEATS
-    times another plan of ways that have been timed is looked for, which ends early where that is the same or fails in
-    place. The last plan is the best of parts that were seen in place, by their times there.
+    The `default` plan runs beside it, and as many as `others` plans of the next best ways, so that what competes has
+    been seen in place as well. At most REPEATS times another plan of ways that have been timed is looked for, which
+    ends early where that is the same or fails in place. The last plan is the best of parts that were seen in place, by
+    their times there.
     """
     plans, steps, expected = [solved], [], solved.seconds
-    is_rule = choices_of(default) == choices_of(solved.plan)
-    differs = 0 if is_rule else market.context.learn(_seen(market, timer, inputs, default)[1])
+    beside = [] if choices_of(default) == choices_of(solved.plan) else [default]
+    rivals = [one.plan for one in _rivals(market, solved, default, others)]
     while True:
-        found, placed = _seen(market, timer, inputs, solved.plan)
+        found, placed = _seen(market, timer, inputs, [solved.plan, *beside, *rivals])
         if found is None:
             break
+        mine = [one for one in placed if (one.text, one.way) in found.groups]
         level, clear = market.context.level(placed), market.context.learn(placed)
-        in_place = sum(one.count * one.place for one in placed) + found.rest
+        in_place = sum(one.count * one.place for one in mine) + found.rest
         steps.append(InContext(expected, in_place, found.whole, level, len(placed), clear))
-        if len(steps) > REPEATS or not clear + differs:
+        if len(steps) > REPEATS or not clear:
             break
         corrected = solved.seconds + sum(one.count * (market.context.price(one.text, one.way, one.alone) - one.alone)
-                                         for one in placed)
+                                         for one in mine)
         again = _solved(market, lambda offer, way, known: _was_timed(market, offer, way))
         if again is None:
             break
         known, plans, solved = any(map(_same_as(again), plans)), _with(plans, again), again
         if known:
             break
-        expected = again.seconds * found.whole / corrected
-    if steps and (len(steps) > 1 or not is_rule):
+        expected, rivals = again.seconds * found.whole / corrected, []
+    if steps and (len(steps) > 1 or beside or rivals):
         as_seen = replace(market, context=market.context.as_seen())
         last = _solved(as_seen, lambda offer, way, known: market.context.was_seen(offer.text, way)
                        and _was_timed(market, offer, way))
         plans = plans if last is None else _with(plans, last)
     return plans, steps
+
+
+def _rivals(market: Market, solved: Solved, default: Plan, most: int) -> list[Solved]:
+    """Plans of the ways that come next, as long as enough is new in them: one run shows many in place at once."""
+    found: list[Solved] = []
+    seconds = {key: market.price(*key, market.sites[key[0]].ways[key[1]])
+               for plan in (solved.plan, default) for key in _ways(market, plan)}
+    while len(found) < most:
+        dearer = replace(market, context=replace(market.context, seconds=market.context.seconds | {
+            key: (1 + _DEARER) * price for key, price in seconds.items()}))
+        other = _solved(dearer, lambda offer, way, known: _was_timed(market, offer, way))
+        if other is None:
+            break
+        prices = {(site.text, way): (count, market.price(site.text, way, site.ways[way]))
+                  for site, way, count in market.parts(other).values()}
+        new = sum(count * price for key, (count, price) in prices.items() if key not in seconds)
+        if new < _NEW * sum(count * price for count, price in prices.values()):
+            break
+        seconds |= {key: price for key, (_, price) in prices.items()}
+        found.append(other)
+    return found
+
+
+def _ways(market: Market, plan: Plan) -> Iterator[tuple[str, Way]]:
+    """The ways of a plan's groups that the market has."""
+    for one in walk_plans(plan):
+        for planned in one.groups:
+            key = group_text(planned.group), way_of(planned.group, planned.variant)
+            if key[0] in market.sites and key[1] in market.sites[key[0]].ways:
+                yield key
 
 
 def _was_timed(market: Market, offer: Offer, way: Way) -> bool:
@@ -89,14 +127,25 @@ def _with(plans: Sequence[Solved], last: Solved) -> list[Solved]:
     return [*(one for one in plans if not is_last(one)), last]
 
 
-def _seen(market: Market, timer: Timer, inputs: Inputs, plan: Plan) -> tuple[InPlace | None, list[Placed]]:
-    """A plan in place, and its groups beside what is known of them alone; nothing where it failed or is not recorded.
-    """
+def _seen(market: Market, timer: Timer, inputs: Inputs, plans: Sequence[Plan]) -> tuple[InPlace | None, list[Placed]]:
+    """The first plan in place, and the groups of all beside what is known of them alone; nothing where one failed or is
+    not recorded."""
     try:
-        found = time_placed(timer.build(plan), timer, inputs)
+        found = time_placed([timer.build(plan) for plan in plans], timer, inputs)
     except TimeOver:
         return None, []
-    return found, [] if found is None else list(_placed(market, plan, found))
+    if found is None:
+        return None, []
+    placed: dict[tuple[str, Way], list[Placed]] = {}
+    for plan, one in zip(plans, found, strict=True):
+        for group in _placed(market, plan, one):
+            placed.setdefault((group.text, group.way), []).append(group)
+    return found[0], [_mean(same) for same in placed.values()]
+
+
+def _mean(same: Sequence[Placed]) -> Placed:
+    """A way in several plans."""
+    return replace(same[0], place=fmean(one.place for one in same), spread=fmean(one.spread for one in same))
 
 
 def _placed(market: Market, plan: Plan, found: InPlace) -> Iterator[Placed]:

@@ -38,14 +38,15 @@ class Round:
 
 
 def time_in_place(session: Session, inputs: Mapping[str, np.ndarray], probes: LiveProbes | None, rounds: int,
-                  seconds: float, holders: Sequence[int] = ()) -> Iterator[Round]:
+                  seconds: float, holders: Sequence[int] = (), in_turns: int = 1) -> Iterator[Round]:
     """At most `rounds` rounds within about `seconds`, and at least three.
 
-    `holders` are the commands of control flow: their time is that of their bodies, and counts as none.
+    `holders` are the commands of control flow: their time is that of their bodies, and counts as none. `in_turns` is
+    the number of packages whose rounds the caller takes in turns, `seconds` for each.
     """
     share = max(0.0, seconds / rounds / 2.2)
     session.run(None, inputs)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + seconds * in_turns
     for done in range(rounds):
         if done >= FEWEST_ROUNDS and time.monotonic() > end:
             return

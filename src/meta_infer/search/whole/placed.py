@@ -1,4 +1,4 @@
-"""A plan's groups timed in place: the whole runs in a child process with a clock around every command.
+"""Groups of plans timed in place: whole plans run in turns in a child process, with a clock around every command.
 
 The times go into the experience library as those of `meta-infer profile --learn` do, `place: network`, and come from
 there when the same code is met again.
@@ -10,6 +10,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from meta_infer.search.whole.child_files import ask
 from meta_infer.search.whole.whole import Inputs
 from meta_infer.search.whole.whole_board import placed_on_board
 
-_ROUNDS, _SECONDS = 7, 2.0
+_ROUNDS, _SECONDS = 8, 2.0
 _STRUCTURE = "plan in place"
 _WHOLE, _REST = "whole", "rest"
 
@@ -46,32 +47,53 @@ class InPlace:
     groups: Mapping[tuple[str, Way], tuple[float, float]]
 
 
-def time_placed(built: Built, timer: Timer, inputs: Inputs) -> InPlace | None:
-    """The groups of a plan in place, those of regions left out; None where it failed.
+def time_placed(built: Sequence[Built], timer: Timer, inputs: Inputs) -> list[InPlace] | None:
+    """The groups of plans in place, those of regions left out: what ran in turns compares. None where one failed.
 
     Raises TimeOver in a replay that does not know them.
     """
-    groups = _groups(built)
-    distinct = list(dict.fromkeys(groups.values()))
-    parts: list[Part] = [_WHOLE, _REST, *distinct]
-    keys = {(k, part): _key(built, k, part) for k in range(len(inputs)) for part in parts}
-    known = timer.library.known(keys.values()) if timer.library else {}
-    if not all(keys[k, _WHOLE] in known for k in range(len(inputs))):
+    placements = [_Placement(i, one, built, timer) for i, one in enumerate(built)]
+    if not all(one.is_known(len(inputs)) for one in placements):
         if timer.is_replay:
             raise TimeOver("groups in place")
-        points = _run(built, inputs, timer)
-        if points is None:
+        found = _run(built, inputs, timer)
+        if found is None:
             return None
-        made = [replace(sample, key=keys[k, part]) for k, rounds in enumerate(points)
-                for part, sample in _samples(built, groups, rounds, timer, k) if sample.seconds]
-        timer.remember(made)
-        known = {sample.key: sample for sample in made}
+        timer.remember([sample for one, points in zip(placements, found, strict=True) for sample in one.take(points)])
+    return [one.found(len(inputs)) for one in placements]
 
-    def added(part: Part) -> tuple[float, float]:           # what takes no time has no sample
-        found = [known[key] for k in range(len(inputs)) if (key := keys[k, part]) in known]
-        return sum(sample.seconds for sample in found), sum(sample.spread for sample in found)
 
-    return InPlace(added(_WHOLE)[0], added(_REST)[0], {part: added(part) for part in distinct})
+class _Placement:
+    """One of the plans that run in turns: what its samples are known by, and those that are known."""
+
+    def __init__(self, at: int, built: Built, together: Sequence[Built], timer: Timer) -> None:
+        self.built, self.timer, self.groups = built, timer, _groups(built)
+        self.distinct = list(dict.fromkeys(self.groups.values()))
+        self.place = "\0".join([str(at), *(one.key for one in together), _STRUCTURE])
+        parts: list[Part] = [_WHOLE, _REST, *self.distinct]
+        keys = [self._key(k, part) for k in range(len(timer.points)) for part in parts]
+        self.known = dict(timer.library.known(keys)) if timer.library else {}
+
+    def is_known(self, points: int) -> bool:
+        return all(self._key(k, _WHOLE) in self.known for k in range(points))
+
+    def take(self, points: Sequence[Sequence[Round]]) -> list[Sample]:
+        """The samples of rounds at every point."""
+        made = [replace(sample, key=self._key(k, part)) for k, rounds in enumerate(points)
+                for part, sample in _samples(self.built, self.groups, rounds, self.timer, k) if sample.seconds]
+        self.known = {sample.key: sample for sample in made}
+        return made
+
+    def found(self, points: int) -> InPlace:
+        def added(part: Part) -> tuple[float, float]:           # what takes no time has no sample
+            known = [self.known[key] for k in range(points) if (key := self._key(k, part)) in self.known]
+            return sum(sample.seconds for sample in known), sum(sample.spread for sample in known)
+
+        return InPlace(added(_WHOLE)[0], added(_REST)[0], {part: added(part) for part in self.distinct})
+
+    def _key(self, point: int, part: Part) -> str:
+        name = part if isinstance(part, str) else repr(part)
+        return hashlib.sha256("\0".join([self.place, str(point), name]).encode()).hexdigest()[:32]
 
 
 def _groups(built: Built) -> dict[str, tuple[str, Way]]:
@@ -80,24 +102,27 @@ def _groups(built: Built) -> dict[str, tuple[str, Way]]:
             if one.variant.kernel not in ("view", "region")}
 
 
-def _key(built: Built, point: int, part: Part) -> str:
-    name = part if isinstance(part, str) else repr(part)
-    return hashlib.sha256("\0".join([built.key, _STRUCTURE, str(point), name]).encode()).hexdigest()[:32]
-
-
-def _run(built: Built, inputs: Inputs, timer: Timer) -> list[list[Round]] | None:
-    commands = list(walk_commands(built.target.program.commands))
-    holders = [i for i, command in enumerate(commands) if isinstance(command, If | Loop)]
+def _run(built: Sequence[Built], inputs: Inputs, timer: Timer) -> list[list[list[Round]]] | None:
+    """Of every plan and point the rounds. On a board plans run one after the other."""
+    commands = [list(walk_commands(one.target.program.commands)) for one in built]
+    holders = [[i for i, command in enumerate(own) if isinstance(command, If | Loop)] for own in commands]
     with tempfile.TemporaryDirectory(prefix="meta-infer-place-") as name:
         folder = Path(name)
-        write_package(folder / "plan.bin", [built.target])
-        if timer.board is not None:
-            board = timer.board
-            return board.again(lambda: placed_on_board(
-                board, folder / "plan.bin", inputs, holders, len(commands), threads=timer.threads, rounds=_ROUNDS,
-                seconds=_SECONDS))
-        found: list[list[Round]] | None = ask("meta_infer.search.whole.in_place_child", folder, inputs, _SECONDS,
-                                              threads=timer.threads, rounds=_ROUNDS, holders=holders)
+        files = [folder / f"{i}.bin" for i in range(len(built))]
+        for file, one in zip(files, built, strict=True):
+            write_package(file, [one.target])
+        if timer.board is None:
+            answer: list[list[list[Round]]] | None = ask(
+                "meta_infer.search.whole.in_place_child", folder, inputs, len(built) * _SECONDS,
+                packages=[file.name for file in files], threads=timer.threads, rounds=_ROUNDS, holders=holders)
+            return answer
+        found = []
+        for file, own, held in zip(files, commands, holders, strict=True):
+            points = timer.board.again(partial(placed_on_board, timer.board, file, inputs, held, len(own),
+                                               threads=timer.threads, rounds=_ROUNDS, seconds=_SECONDS))
+            if points is None:
+                return None
+            found.append(points)
         return found
 
 
