@@ -28,7 +28,7 @@ def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def build(model: Path, name: str = "m.bin", **fields: object) -> api.BuildResult:
-    return api.build(model, output=model.with_name(name), **{"verify_samples": 1, **fields})
+    return api.build(model, output=model.with_name(name), **{"verify_samples": 1, "hardware": "x86-64-v3", **fields})
 
 
 def used(result: api.BuildResult) -> int:

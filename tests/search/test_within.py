@@ -28,7 +28,7 @@ from tests.search.test_search import small_model
 
 @pytest.fixture(scope="module")
 def market(tmp_path_factory: pytest.TempPathFactory) -> Market:
-    chip = load_profile("native")
+    chip = load_profile("x86-64-v3")
     (host,) = target_profiles(chip, ())
     imported = import_model(small_model(tmp_path_factory.mktemp("model")), {}, lambda text: None)
     graph = legalize(canonicalize(imported, frozenset()), chip, lambda text: None, takes=kernels_take((host,), ()))
@@ -45,7 +45,7 @@ def limited(market: Market, memory: int) -> tuple[Market, Aims]:
 
 def test_what_the_solver_counts_is_what_lowering_finds(market: Market) -> None:
     """Within a tenth, packing of biases and alignment apart."""
-    chip = load_profile("native")
+    chip = load_profile("x86-64-v3")
     (host,) = target_profiles(chip, ())
     for objective in ("latency", "memory"):
         found = market.solve(objective=objective)
