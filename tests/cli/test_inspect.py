@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.conftest import Cli
+from tests.kernels.harness import host_isa
 
 
 def test_inspect(cli: Cli, package: Path) -> None:
     ended = cli("inspect", package, "--verify")
     assert ended.code == 0
-    for words in ("x       input   float32  [B (1..8), W (4..256 in steps of 4)]", "weights.bin", "x86-64-v3", "arena"):
+    for words in ("x       input   float32  [B (1..8), W (4..256 in steps of 4)]", "weights.bin", host_isa(), "arena"):
         assert words in ended.out
     assert max(map(len, ended.out.splitlines())) <= 100
 

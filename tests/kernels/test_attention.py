@@ -175,15 +175,16 @@ def test_interpreter_agrees() -> None:
 
 
 def test_refusals_say_why() -> None:
+    profile = make_profile("x86-64-v3")
     case = _case((1, 2, 2, 20, 30, 8, 8))
-    variant = _variant(case)
+    variant = _variant(case, profile)
     assert variant.knobs["keys"] == 64 and variant.scratch_bytes > 0 and variant.cost > 0
     wanted = {("vectors", 4): "registers", ("panels", 64): "shape", ("keys", 256): "shape"}
     for (name, value), reason in wanted.items():
-        found = ATTENTION.tune(case.group, variant, {name: value}, PROFILE)
+        found = ATTENTION.tune(case.group, variant, {name: value}, profile)
         assert isinstance(found, Refusal) and found.reason == reason
     long = _case((1, 1, 1, 2000, 2000, 128, 128), np.zeros((2000, 2000), np.float32))
-    found = ATTENTION.tune(long.group, _variant(long), {"panels": 64}, PROFILE)
+    found = ATTENTION.tune(long.group, _variant(long, profile), {"panels": 64}, profile)
     assert isinstance(found, Refusal) and found.reason == "cache"
 
 

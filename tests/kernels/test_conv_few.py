@@ -72,9 +72,10 @@ def test_what_is_out_of_reach() -> None:
 
 
 def test_refusals_are_countable() -> None:
+    profile = make_profile("x86-64-v3")
     case = transposed(np.random.default_rng(5), (1, 8, 4, 9), 3, (2, 2))
-    variant = next(iter(CONV_FEW.variants(case.group, PROFILES[0])))
+    variant = next(iter(CONV_FEW.variants(case.group, profile)))
     for values, reason in (({"rows": 6, "vectors": 2}, "registers"), ({"lines": 5}, "shape"),
                            ({"rows": 7, "vectors": 1}, "shape")):
-        refused = CONV_FEW.tune(case.group, variant, values, PROFILES[0])
+        refused = CONV_FEW.tune(case.group, variant, values, profile)
         assert isinstance(refused, Refusal) and refused.reason == reason and refused.detail

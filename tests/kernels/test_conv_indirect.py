@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from meta_infer.ir.graph import Attr
+from meta_infer.ir.group import Variant
 from meta_infer.kernels.conv.conv_indirect import CONV_INDIRECT
-from meta_infer.kernels.kernel import Refusal
 from meta_infer.kernels.tuning import feasible, tunings
 
 from .conv_cases import PROFILES, conv_case, random
@@ -98,8 +98,11 @@ def test_refusals_have_reasons() -> None:
     variant = next(iter(CONV_INDIRECT.variants(case.group, PROFILES[0])))
     variants, refused = feasible(tunings(CONV_INDIRECT, case.group, variant, PROFILES[0]))
     assert len(variants) > 50 and refused["registers"] > 10 and set(refused) <= {"registers", "shape", "cache"}
-    tuned = CONV_INDIRECT.tune(case.group, variant, {"vectors": 4, "columns": 8}, PROFILES[0])
-    assert isinstance(tuned, Refusal) == (PROFILES[0].simd_bits < 512)
+    for isa, fits in (("x86-64-v3", False), ("x86-64-v4", True)):
+        profile = make_profile(isa)
+        variant = next(iter(CONV_INDIRECT.variants(case.group, profile)))
+        tuned = CONV_INDIRECT.tune(case.group, variant, {"vectors": 4, "columns": 4}, profile)
+        assert isinstance(tuned, Variant) == fits
 
 
 def test_out_of_reach() -> None:

@@ -114,7 +114,7 @@ def test_epilogue_with_math_functions() -> None:
                                 Step("Sigmoid"), Step("Mul", {"s": np.array(255, np.float32)}),
                                 Step("Cast", attrs={"to": UINT8})])
     case.arrays["s"][...] = 1e-4
-    assert check_case(case, CONV_INT8, 0, 1) == 1
+    assert check_case(case, CONV_INT8, 0, 1) >= 1
 
 
 def test_what_is_out_of_reach() -> None:
@@ -130,9 +130,10 @@ def test_what_is_out_of_reach() -> None:
 
 
 def test_refusals_are_countable() -> None:
+    profile = make_profile("x86-64-v3")
     case = int8_conv(np.random.default_rng(6), (1, 32, 14, 14), 16, (3, 3), pads=(1, 1, 1, 1))
-    variant = next(iter(CONV_INT8.variants(case.group, PROFILE)))
-    found = list(tunings(CONV_INT8, case.group, variant, PROFILE))
+    variant = next(iter(CONV_INT8.variants(case.group, profile)))
+    found = list(tunings(CONV_INT8, case.group, variant, profile))
     assert {"registers", "shape"} <= {one.reason for one in found if isinstance(one, Refusal)}
     assert any(not isinstance(one, Refusal) for one in found)
 

@@ -168,11 +168,12 @@ def test_risks_around_the_limit_of_plans_without_a_look_at_accuracy() -> None:
 
 
 def test_refusals_are_countable() -> None:
+    profile = make_profile("x86-64-v3")
     case = conv_case(np.random.default_rng(0), (1, 16, 12, 12), 16, (3, 3), pads=(1, 1, 1, 1))
-    variant = next(v for v in CONV_WINOGRAD.variants(case.group, PROFILES[0]) if v.name == "winograd_f4")
+    variant = next(v for v in CONV_WINOGRAD.variants(case.group, profile) if v.name == "winograd_f4")
 
     def reason(**values: int) -> str:
-        tuned = CONV_WINOGRAD.tune(case.group, variant, values, PROFILES[0])
+        tuned = CONV_WINOGRAD.tune(case.group, variant, values, profile)
         assert isinstance(tuned, Refusal) and tuned.detail
         return tuned.reason
 

@@ -209,11 +209,12 @@ def test_groups_out_of_reach_have_no_variant(extra: dict[str, object]) -> None:
 
 
 def test_refusals_are_countable() -> None:
+    profile = make_profile("x86-64-v3")
     case = int8_conv(np.random.default_rng(0), (1, 16, 12, 12), 16, (3, 3), pads=PADS)
-    variant = next(iter(CONV_WINOGRAD_INT8.variants(case.group, PROFILES[0])))
+    variant = next(iter(CONV_WINOGRAD_INT8.variants(case.group, profile)))
 
     def reason(**values: int) -> str:
-        tuned = CONV_WINOGRAD_INT8.tune(case.group, variant, values, PROFILES[0])
+        tuned = CONV_WINOGRAD_INT8.tune(case.group, variant, values, profile)
         assert isinstance(tuned, Refusal) and tuned.detail
         return tuned.reason
 

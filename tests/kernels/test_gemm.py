@@ -116,9 +116,10 @@ def test_random_shapes_at_random_knobs(full: bool) -> None:
     ({"tile": "12x2"}, "registers"), ({"tile": "4x3"}, "shape"), ({"block_rows": 72}, "shape"),
     ({"depth_blocks": 8}, "shape"), ({"block_rows": 24, "depth_blocks": 2}, None)])
 def test_what_is_refused(values: dict[str, int | str], reason: str | None) -> None:
+    profile = make_profile("x86-64-v3")
     case = make_group("MatMul", {"x": _random(40, 7), "w": _random(7, 16)}, constants=("w",))
-    (variant,) = GEMM.variants(case.group, PROFILE)
-    found = GEMM.tune(case.group, variant, values, PROFILE)
+    (variant,) = GEMM.variants(case.group, profile)
+    found = GEMM.tune(case.group, variant, values, profile)
     assert (found.reason if isinstance(found, Refusal) else None) == reason
 
 
@@ -150,11 +151,12 @@ def test_interpreter_agrees_and_finds_no_stray_access() -> None:
 @pytest.mark.parametrize("rows, fetches", [(128, 1), (12, 4), (6, 8)])
 def test_one_fetch_for_each_line(rows: int, fetches: int) -> None:
     """Tiles share what they fetch: the more of them, the fewer of a turn's eight steps fetch."""
+    profile = make_profile("x86-64-v3")
     case = make_group("MatMul", {"x": _random(rows, 64), "w": _random(64, 64)}, constants=("w",))
-    (variant,) = GEMM.variants(case.group, PROFILE)
-    tuned = GEMM.tune(case.group, variant, {"tile": "6x2", "unroll": 8}, PROFILE)
+    (variant,) = GEMM.variants(case.group, profile)
+    tuned = GEMM.tune(case.group, variant, {"tile": "6x2", "unroll": 8}, profile)
     assert isinstance(tuned, Variant)
-    (call,) = GEMM.lower(case.group, tuned, layouts_of(tuned, case.group), PROFILE).calls
+    (call,) = GEMM.lower(case.group, tuned, layouts_of(tuned, case.group), profile).calls
     inner = [[s for s in loop.body if isinstance(s, Prefetch)] for loop in walk_stmts(call.func.body)
              if isinstance(loop, For)]
     assert {len(found) for found in inner if found} == {fetches}

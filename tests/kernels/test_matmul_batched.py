@@ -105,8 +105,9 @@ def test_knob_corners(shape: tuple[int, int, int], swapped: int, profile: Profil
 
 
 def test_what_is_refused() -> None:
+    profile = make_profile("x86-64-v3")
     case = make_group("MatMul", {"a": _random(40, 7), "b": _random(7, 16)})
-    (variant,) = MATMUL_BATCHED.variants(case.group, PROFILE)
+    (variant,) = MATMUL_BATCHED.variants(case.group, profile)
     for values, reason in (({"tile": "12x2"}, "registers"), ({"tile": "4x3"}, "shape"), ({"block_rows": 256}, "shape")):
-        found = MATMUL_BATCHED.tune(case.group, variant, values, PROFILE)
+        found = MATMUL_BATCHED.tune(case.group, variant, values, profile)
         assert isinstance(found, Refusal) and found.reason == reason
