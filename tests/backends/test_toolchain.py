@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from meta_infer.backends.cpu import toolchain
 from meta_infer.backends.cpu.emit_c import emit_module
 from meta_infer.backends.cpu.loaded import LoadedModule
 from meta_infer.backends.cpu.object_cache import prune, prune_at_times
-from meta_infer.backends.cpu.toolchain import compile_module, find_compiler
+from meta_infer.backends.cpu.toolchain import Compiler, compile_module, find_compiler
 from meta_infer.ir.builder import Builder
 from meta_infer.ir.loop import LoopFunc
 from meta_infer.support.dtypes import FLOAT32
-from meta_infer.support.errors import ToolchainError
+from meta_infer.support.errors import CompilerFaultError, ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 from tests.kernels.harness import host_isa
 
@@ -161,3 +162,49 @@ def test_prune_keeps_what_was_used_last(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["middle.so", "new.o"]
     prune(tmp_path, 0)
     assert not list(tmp_path.iterdir())
+
+
+def use_failing_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int, says: str) -> None:
+    """A compiler that fails on its first calls for objects, and counts them in `calls`."""
+    real = " ".join(find_compiler(replace(read_switches(), compiler=None)).command)
+    script = folder / "cc"
+    script.write_text(f'#!/bin/sh\ncase " $* " in *" -c "*)\n  echo x >> {folder}/calls\n'
+                      f'  cat /proc/self/personality >> {folder}/personalities\n'
+                      f'  if [ $(wc -l < {folder}/calls) -le {times} ]; then echo "{says}" >&2; exit 1; fi;;\nesac\n'
+                      f'exec {real} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(toolchain, "find_compiler", lambda switches: Compiler((str(script),), "zig", "failing"))
+
+
+def test_a_compiler_that_fails_in_itself_is_called_again(
+        switches: Switches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = "fatal error: error in backend: Cannot encode"
+    use_failing_compiler(monkeypatch, tmp_path, 2, fault)
+    assert LoadedModule(compile_module(sources(1.0), host_isa(), switches=switches, jobs=1).path).names == ("k0",)
+    assert len((tmp_path / "calls").read_text().split()) == 4              # the unit three times, the table once
+
+
+def test_a_compiler_that_always_fails_in_itself_says_so(
+        switches: Switches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_failing_compiler(monkeypatch, tmp_path, 99, "error in backend: x")
+    with pytest.raises(CompilerFaultError, match="error in backend: x") as error:
+        compile_module(sources(1.0), host_isa(), switches=switches, jobs=1)
+    assert "itself failed, 4 times" in str(error.value) and "source kept at" in str(error.value)
+
+
+def test_what_is_wrong_with_a_source_is_said_at_once(
+        switches: Switches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_failing_compiler(monkeypatch, tmp_path, 99, "error: unknown type name")
+    with pytest.raises(ToolchainError, match="unknown type name") as error:
+        compile_module(sources(1.0), host_isa(), switches=switches, jobs=1)
+    assert not isinstance(error.value, CompilerFaultError) and len((tmp_path / "calls").read_text().split()) <= 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/personality").exists(), reason="no personality(2) to read")
+def test_a_compiler_runs_at_fixed_addresses_and_nothing_else_does(
+        switches: Switches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Path("/proc/self/personality").read_text()
+    use_failing_compiler(monkeypatch, tmp_path, 0, "")
+    compile_module(sources(1.0), host_isa(), switches=switches, jobs=1)
+    assert {int(one, 16) & 0x40000 for one in (tmp_path / "personalities").read_text().split()} == {0x40000}
+    assert Path("/proc/self/personality").read_text() == before

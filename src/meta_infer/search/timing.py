@@ -44,7 +44,7 @@ from meta_infer.search.space.sites import Known, Site
 from meta_infer.search.space.ways import Way, choices_of, way_of
 from meta_infer.search.whole.built import Built, build_plan
 from meta_infer.support.dtypes import DType
-from meta_infer.support.errors import LibraryUnwritableError
+from meta_infer.support.errors import CompilerFaultError, LibraryUnwritableError
 
 
 class TimeOver(Exception):
@@ -98,6 +98,11 @@ class _Job:
         return tuple(candidate_features(one, self.profile) for one in self.points)
 
 
+_Batch = tuple[Site, tuple[Way, Known] | None, list[tuple[Way, _Job]]]
+"""A site, its quickest way so far, and what is to be timed beside it."""
+_NO_CODE = "the compiler failed"
+
+
 @dataclass
 class Timer:
     """Times ways on this machine, or on a `board`, with `threads` threads, at every one of `points`, whose seconds are
@@ -147,7 +152,7 @@ class Timer:
 
         Raises TimeOver.
         """
-        jobs: list[tuple[Site, tuple[Way, Known] | None, list[tuple[Way, _Job]]]] = []
+        jobs: list[_Batch] = []
         pending: set[tuple[str, ...]] = set()
         twins: list[tuple[Known, _Job]] = []              # the same code on the same sizes, under another name
         for site, variants in wanted:
@@ -166,9 +171,13 @@ class Timer:
                 jobs.append((site, site.best(measured=True), missing))
         if jobs and self.is_replay:
             raise TimeOver(jobs[0][2][0][1].name)
-        batches = [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
-                   for site, base, missing in jobs]
-        compiled = self._compile([job for batch in batches for job in batch])
+        try:
+            batches = self._beside_bases(jobs)
+            compiled = self._compile([job for batch in batches for job in batch])
+        except CompilerFaultError:
+            jobs = self._able(jobs)
+            batches = self._beside_bases(jobs)
+            compiled = self._compile([job for batch in batches for job in batch])
         groups = [[[next(compiled) for _ in job.points] for job in batch] for batch in batches]
         waiting = iter(jobs)
         self._measure(groups, rounds or self.rounds, lambda found: self._settle(*next(waiting), found))
@@ -206,12 +215,14 @@ class Timer:
             plain, _ = median_and_spread(turns) if turns else (math.inf, 0.0)
             seconds, _ = _seconds(turns, against, None if base is None else base[1].measured)
             # What a later build reads is what this one goes on with, to the last bit.
-            samples = self._remembered(job, points, seconds / plain if turns else 1.0)
-            entry.measured, entry.spread = sum(s.seconds for s in samples), sum(s.spread for s in samples)
-            entry.key = job.keys[0]
-            self._seen[job.keys] = entry
+            self._enter(entry, job, self._remembered(job, points, seconds / plain if turns else 1.0))
         self.timed += len(missing)
         self.on_time(len(missing))
+
+    def _enter(self, entry: Known, job: _Job, samples: Sequence[Sample]) -> None:
+        entry.measured, entry.spread = sum(s.seconds for s in samples), sum(s.spread for s in samples)
+        entry.key = job.keys[0]
+        self._seen[job.keys] = entry
 
     def _recall(self, entry: Known, job: _Job) -> bool:
         """Enters what is known of a job, from before or in the library; whether that is all its points."""
@@ -263,6 +274,33 @@ class Timer:
 
         measure_groups([[one for points in group for one in points] for group in groups], tell, rounds=rounds,
                        seconds=self.seconds, threads=self.threads, board=self.board)
+
+    def _beside_bases(self, jobs: Sequence[_Batch]) -> list[list[_Job]]:
+        """Of every site what is timed together: its quickest way first, where one is known."""
+        return [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
+                for site, base, missing in jobs]
+
+    def _able(self, jobs: Sequence[_Batch]) -> list[_Batch]:
+        """Without the ways on which the compiler itself fails: one such costs a kernel, not the search."""
+        able = []
+        for site, base, missing in jobs:
+            kept = []
+            for way, job in missing:
+                if self._compiles(job):
+                    kept.append((way, job))
+                else:
+                    failed = [Measurement(one.name, math.inf, 0.0, 0.0, 0, _NO_CODE) for one in job.points]
+                    self._enter(site.ways[way], job, self._remembered(job, failed, 1.0))
+            if kept:
+                able.append((site, base, kept))
+        return able
+
+    def _compiles(self, job: _Job) -> bool:
+        try:
+            self._compile([job])
+        except CompilerFaultError:
+            return False
+        return True
 
     def _compile(self, jobs: Sequence[_Job]) -> Iterator[Candidate]:
         flat = [one for job in jobs for one in job.points]

@@ -80,6 +80,10 @@ class ToolchainError(MetaInferError):
     exit_code, layer = 8, "toolchain"
 
 
+class CompilerFaultError(ToolchainError):
+    """The C compiler itself failed on a source, as often as it was tried."""
+
+
 class VerificationError(MetaInferError):
     """The package was built, but its results differ from the reference beyond tolerance.
 

@@ -18,10 +18,11 @@ from importlib import metadata, util
 from pathlib import Path
 
 from meta_infer.backends.base import Artifact
+from meta_infer.backends.cpu.compiler_call import TRIES, run_compiler
 from meta_infer.backends.cpu.linked import linked_files
 from meta_infer.backends.cpu.object_cache import is_cached, keep, prune_at_times, work_folder
 from meta_infer.backends.cpu.targets import COMPILE_FLAGS, LINK_FLAGS, PROGRAM_FLAGS, TARGETS
-from meta_infer.support.errors import ToolchainError
+from meta_infer.support.errors import CompilerFaultError, ToolchainError
 from meta_infer.support.switches import Switches, read_switches
 
 _TIME_LIMIT = 600
@@ -158,8 +159,7 @@ class _Workshop:
         env = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(self.cache / "zig"),
                "ZIG_LOCAL_CACHE_DIR": str(folder / "zig")}
         try:
-            done = subprocess.run([*self.compiler.command, *arguments], capture_output=True, text=True, env=env,
-                                  errors="replace", timeout=_TIME_LIMIT, check=False)
+            done, is_own_fault = run_compiler([*self.compiler.command, *arguments], env, _TIME_LIMIT)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ToolchainError(f"could not run: {error}", what=self.compiler.version,
                                  hint="reinstall ziglang or name another compiler in META_INFER_CC") from error
@@ -175,8 +175,12 @@ class _Workshop:
             failed = self.cache / f"failed-{unit.digest(self.identity)[:12]}-{unit.name}"
             failed.write_text(unit.text, encoding="utf-8")
             kept = f"\n  source kept at {failed}"
-        raise ToolchainError("\n  ".join(errors[:5]) + kept,
-                             what=f"{self.compiler.version} exited with {done.returncode}",
+        what, said = f"{self.compiler.version} exited with {done.returncode}", "\n  ".join(errors[:5]) + kept
+        if is_own_fault:
+            raise CompilerFaultError(said, what=what,
+                                     hint=f"the compiler itself failed, {TRIES} times: report it with the kept source, "
+                                          "or name another compiler in META_INFER_CC")
+        raise ToolchainError(said, what=what,
                              hint="this is a fault of the code generator: report it with the kept source")
 
 
