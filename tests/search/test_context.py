@@ -163,22 +163,44 @@ def test_the_plan_by_rule_is_seen_in_place_too(network: Network) -> None:
     assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole
 
 
-def test_the_next_best_ways_are_seen_in_place_beside_the_best(network: Network) -> None:
-    """What is a little dearer alone and clearly cheaper in place is found, though no plan before had it."""
-    market, solved = network.market, network.market.solve()
+def near_rival(market: Market, solved: Solved) -> tuple[str, Way]:
+    """Another way for the heaviest group of a plan, made 5% dearer than the best."""
     mine = {(offer.text, way_of(offer.group, priced.variant)) for offer, priced in solved.taken.values()}
     text, best = max(mine, key=lambda key: market.sites[key[0]].ways[key[1]].measured or 0.0)
     site = market.sites[text]
     near = next(one for one, known in site.ways.items() if one != best and known.measured is not None
                 and one.inputs == best.inputs and one.outputs == best.outputs)
     site.ways[near].measured = 1.05 * (site.ways[best].measured or 0.0)
+    return text, near
+
+
+def test_the_next_best_ways_are_seen_in_place_beside_the_best(network: Network) -> None:
+    """What is a little dearer alone and clearly cheaper in place is found, though no plan before had it."""
+    market, solved = network.market, network.market.solve()
+    text, near = near_rival(market, solved)
     network.times = {}
     network.own = {(text, near): 0.5}
     assert in_context(market, network, [], solved, solved.plan)[0] == [solved]      # type: ignore[arg-type]
     plans, steps = in_context(market, network, [], solved, solved.plan, 2)          # type: ignore[arg-type]
     assert (text, near) in {(offer.text, way_of(offer.group, priced.variant))
                             for offer, priced in plans[-1].taken.values()}
-    assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole and steps[0].groups > len(mine)
+    assert steps[0].groups > len(market.parts(solved))
+    assert network.run(plans[-1].plan).whole < network.run(solved.plan).whole
+
+
+def test_a_rival_that_fails_in_place_leaves_the_best_plan(
+        network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    market, solved = network.market, network.market.solve()
+    near_rival(market, solved)
+    asked: list[int] = []
+
+    def placed(plans: list[Plan], *rest: object) -> list[InPlace] | None:
+        asked.append(len(plans))
+        return None if len(plans) > 1 else [network.run(plans[0])]
+
+    monkeypatch.setattr(module, "time_placed", placed)
+    _, steps = in_context(market, network, [], solved, solved.plan, 2)   # type: ignore[arg-type]
+    assert asked[0] > 1 and set(asked[1:]) == {1} and steps[0].clear == 1
 
 
 def test_ways_that_nobody_has_timed_are_not_tried(network: Network) -> None:

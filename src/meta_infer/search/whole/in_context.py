@@ -45,6 +45,9 @@ def in_context(market: Market, timer: Timer, inputs: Inputs, solved: Solved, def
     rivals = [one.plan for one in _rivals(market, solved, default, others)]
     while True:
         found, placed = _seen(market, timer, inputs, [solved.plan, *beside, *rivals])
+        if found is None and rivals:
+            rivals = []                                        # one of them fails in place
+            continue
         if found is None:
             break
         mine = [one for one in placed if (one.text, one.way) in found.groups]
