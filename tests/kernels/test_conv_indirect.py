@@ -98,10 +98,11 @@ def test_refusals_have_reasons() -> None:
     variant = next(iter(CONV_INDIRECT.variants(case.group, PROFILES[0])))
     variants, refused = feasible(tunings(CONV_INDIRECT, case.group, variant, PROFILES[0]))
     assert len(variants) > 50 and refused["registers"] > 10 and set(refused) <= {"registers", "shape", "cache"}
-    for isa, fits in (("x86-64-v3", False), ("x86-64-v4", True)):
+    for isa, columns, fits in (("x86-64-v3", 8, False), ("x86-64-v3", 4, False), ("x86-64-v4", 4, True),
+                               ("x86-64-v4", 8, False)):
         profile = make_profile(isa)
         variant = next(iter(CONV_INDIRECT.variants(case.group, profile)))
-        tuned = CONV_INDIRECT.tune(case.group, variant, {"vectors": 4, "columns": 4}, profile)
+        tuned = CONV_INDIRECT.tune(case.group, variant, {"vectors": 4, "columns": columns}, profile)
         assert isinstance(tuned, Variant) == fits
 
 

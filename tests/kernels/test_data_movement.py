@@ -54,7 +54,8 @@ def test_transposed_squares_at_all_corners(dtype: type) -> None:
     rng = np.random.default_rng(1)
     for shape, perm in (((2, 1, 19, 37), (1, 0, 3, 2)), ((130, 3, 8), (2, 1, 0))):
         case = make_group("Transpose", {"x": array(rng, shape, dtype)}, {"perm": perm})
-        assert check_case(case, TRANSPOSE, rtol=0, atol=0, all_corners=True) >= 7
+        count = 8 if PROFILE.simd_bits >= 512 and dtype is not np.float64 else 7
+        assert check_case(case, TRANSPOSE, rtol=0, atol=0, all_corners=True) == count
 
 
 def to_the_end(rank: int) -> tuple[int, ...]:

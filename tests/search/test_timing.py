@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,13 +37,13 @@ def compiles_but(spoiled: set[str], error: type[ToolchainError]) -> Callable[...
 
 
 @pytest.fixture
-def untimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Timer, Site, list[Known]]:
+def untimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Timer, Site, list[Known]]]:
     """A timer that compiles and measures nothing, a site, and four of its ways that were not timed."""
     market, profile = made_up_market(0, timed=0.0), load_profile("x86-64-v3")
-    timer = Timer(backend_for(profile), profile, library=Library.open(tmp_path / "library.sqlite"))
     site = max(market.sites.values(), key=lambda one: len(one.ways))
     monkeypatch.setattr(Timer, "_measure", measured)
-    return timer, site, list(site.ways.values())[:4]
+    with Library.open(tmp_path / "library.sqlite") as library:
+        yield Timer(backend_for(profile), profile, library=library), site, list(site.ways.values())[:4]
 
 
 def test_one_that_does_not_compile_is_known_to_fail_and_the_others_are_timed(

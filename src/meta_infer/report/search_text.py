@@ -13,6 +13,7 @@ from meta_infer.report.operators import short_name
 from meta_infer.report.plain_table import plain_table
 from meta_infer.report.search_report import THIS_RUN
 from meta_infer.report.units import count_text, seconds_text
+from meta_infer.search.story import CLEARLY
 
 LEVELS: Mapping[str, str] = {
     "none": "each operator in a kernel of its own",
@@ -120,7 +121,8 @@ def _why_default(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     took = first["measured_s"]
     if first["name"] != "default" or not took or all((one["measured_s"] or took) >= took for one in others):
         return []
-    return ["another plan takes the default's place when it is quicker by 0.5% at least, in most parts of the rounds"]
+    return [f"another plan takes the default's place when it is quicker by {1 - CLEARLY:.1%} at least, in most parts "
+            "of the rounds"]
 
 
 def levels_table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -8,7 +8,7 @@ quickest way again, and the others count as ratios to it, round by round.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -172,13 +172,10 @@ class Timer:
         if jobs and self.is_replay:
             raise TimeOver(jobs[0][2][0][1].name)
         try:
-            batches = self._beside_bases(jobs)
-            compiled = self._compile([job for batch in batches for job in batch])
+            groups = self._beside_bases(jobs)
         except CompilerFaultError:
             jobs = self._able(jobs)
-            batches = self._beside_bases(jobs)
-            compiled = self._compile([job for batch in batches for job in batch])
-        groups = [[[next(compiled) for _ in job.points] for job in batch] for batch in batches]
+            groups = self._beside_bases(jobs)
         waiting = iter(jobs)
         self._measure(groups, rounds or self.rounds, lambda found: self._settle(*next(waiting), found))
         for entry, job in twins:
@@ -195,10 +192,8 @@ class Timer:
         missing = {one: job for one, job in jobs.items() if one not in found}
         if missing and self.is_replay:
             raise TimeOver(next(iter(missing.values())).name)
-        compiled = self._compile(list(missing.values()))
         measured: list[list[Measurement]] = []
-        self._measure([[[next(compiled) for _ in job.points] for job in missing.values()]], self.rounds,
-                      measured.extend)
+        self._measure([self._compile(list(missing.values()))], self.rounds, measured.extend)
         for (one, job), points in zip(missing.items(), measured, strict=True):
             found[one] = sum(sample.seconds for sample in self._remembered(job, points, 1.0))
             entries[one].measured, self._seen[job.keys] = found[one], entries[one]
@@ -275,10 +270,12 @@ class Timer:
         measure_groups([[one for points in group for one in points] for group in groups], tell, rounds=rounds,
                        seconds=self.seconds, threads=self.threads, board=self.board)
 
-    def _beside_bases(self, jobs: Sequence[_Batch]) -> list[list[_Job]]:
-        """Of every site what is timed together: its quickest way first, where one is known."""
-        return [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
-                for site, base, missing in jobs]
+    def _beside_bases(self, jobs: Sequence[_Batch]) -> list[list[list[Candidate]]]:
+        """Of every site the candidates that are timed together: its quickest way's first, where one is known."""
+        batches = [[*([] if base is None else [self._job(site, base[1].variant)]), *(job for _, job in missing)]
+                   for site, base, missing in jobs]
+        compiled = iter(self._compile([job for batch in batches for job in batch]))
+        return [[next(compiled) for _ in batch] for batch in batches]
 
     def _able(self, jobs: Sequence[_Batch]) -> list[_Batch]:
         """Without the ways on which the compiler itself fails: one such costs a kernel, not the search."""
@@ -302,9 +299,11 @@ class Timer:
             return False
         return True
 
-    def _compile(self, jobs: Sequence[_Job]) -> Iterator[Candidate]:
+    def _compile(self, jobs: Sequence[_Job]) -> list[list[Candidate]]:
+        """The candidates of each job, one for every point."""
         flat = [one for job in jobs for one in job.points]
-        return iter(compile_candidates(flat, str(self.profile.isa)) if flat else ())
+        compiled = iter(compile_candidates(flat, str(self.profile.isa)) if flat else ())
+        return [[next(compiled) for _ in job.points] for job in jobs]
 
     def predicted(self, model: CostModel, site: Site, way: Way) -> float:
         """Seconds of a way by the cost model, from what its lowered kernels do."""

@@ -1,9 +1,11 @@
-"""A plan as a program with its code, before it is timed as a whole."""
+"""A plan as a program with its code, and as a package, before it is timed as a whole."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from meta_infer.backends.base import Backend
 from meta_infer.hardware.profile import Profile
@@ -12,7 +14,7 @@ from meta_infer.ir.program import PREPARED, MemoryPlan, Program
 from meta_infer.ir.program_text import print_program
 from meta_infer.lower.lower_graph import lower_graph
 from meta_infer.memory.planner import plan_memory
-from meta_infer.package.writer import CompiledTarget
+from meta_infer.package.writer import CompiledTarget, write_package
 from meta_infer.search.measure.measure import measured_cpu
 from meta_infer.search.measure.measure_protocol import VERSION
 
@@ -53,3 +55,11 @@ def build_plan(plan: Plan, backend: Backend, profile: Profile, threads: int, cpu
     artifact = backend.compile(sources, profile)
     code = hashlib.sha256("\0".join([*sources, print_program(program, memory), artifact.compiler]).encode()).hexdigest()
     return Built(plan, CompiledTarget(program, memory, artifact), code, threads, cpu or measured_cpu())
+
+
+def write_packages(folder: Path, built: Sequence[Built]) -> list[Path]:
+    """A package of each in a folder."""
+    files = [folder / f"{i}.bin" for i in range(len(built))]
+    for file, one in zip(files, built, strict=True):
+        write_package(file, [one.target])
+    return files

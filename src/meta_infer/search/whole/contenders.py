@@ -14,22 +14,19 @@ from meta_infer.search.space.sites import Known
 from meta_infer.search.space.solve import Solved
 from meta_infer.search.space.space import ANCHORS, Offer
 from meta_infer.search.space.ways import Way, choices_of, way_of
-from meta_infer.search.story import Contender
+from meta_infer.search.story import CLEARLY, Contender
 from meta_infer.support.errors import UnsupportedError
 
 _DOUBT = 0.03
 """Share by which a way must be quicker than that of the plan by rule, for the plan that only changes what is clear."""
 _THROUGHOUT = 3
 """Kernels of which a plan may have as many as it can, the heaviest ones."""
-_CLEARLY = 0.995
-"""Share of the default plan's time below which another plan counts as quicker, if three in four parts of the rounds say
-so: half of them lie within a spread of the middle. In the final, which has more rounds, three in five are enough."""
 
 
 def standing(one: Contender, default: Contender) -> tuple[bool, float, float]:
     """Sorts plans: what is not clearly quicker than the default plan comes after it."""
     beats = one is default or not one.is_out and (math.isinf(default.measured) or (
-        one.measured <= _CLEARLY * default.measured and one.measured + one.doubt * one.spread < default.measured))
+        one.measured <= CLEARLY * default.measured and one.measured + one.doubt * one.spread < default.measured))
     return not beats, one.measured, one.estimate
 
 

@@ -18,12 +18,11 @@ import numpy as np
 from meta_infer.ir.group_text import group_text
 from meta_infer.ir.program import Call, If, Loop, walk_commands
 from meta_infer.library.samples import IN_NETWORK, OK, Sample
-from meta_infer.package.writer import write_package
 from meta_infer.search.measure.described import described
 from meta_infer.search.measure.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.space.ways import Way, way_of
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.built import Built, write_packages
 from meta_infer.search.whole.child_files import ask
 from meta_infer.search.whole.whole import Inputs
 from meta_infer.search.whole.whole_board import placed_on_board
@@ -53,14 +52,14 @@ def time_placed(built: Sequence[Built], timer: Timer, inputs: Inputs) -> list[In
     Raises TimeOver in a replay that does not know them.
     """
     placements = [_Placement(i, one, built, timer) for i, one in enumerate(built)]
-    if not all(one.is_known(len(inputs)) for one in placements):
+    if not all(one.is_known for one in placements):
         if timer.is_replay:
             raise TimeOver("groups in place")
         found = _run(built, inputs, timer)
         if found is None:
             return None
         timer.remember([sample for one, points in zip(placements, found, strict=True) for sample in one.take(points)])
-    return [one.found(len(inputs)) for one in placements]
+    return [one.found() for one in placements]
 
 
 class _Placement:
@@ -68,14 +67,15 @@ class _Placement:
 
     def __init__(self, at: int, built: Built, together: Sequence[Built], timer: Timer) -> None:
         self.built, self.timer, self.groups = built, timer, _groups(built)
-        self.distinct = list(dict.fromkeys(self.groups.values()))
+        self.distinct, self.points = list(dict.fromkeys(self.groups.values())), range(len(timer.points))
         self.place = "\0".join([str(at), *(one.key for one in together), _STRUCTURE])
         parts: list[Part] = [_WHOLE, _REST, *self.distinct]
-        keys = [self._key(k, part) for k in range(len(timer.points)) for part in parts]
+        keys = [self._key(k, part) for k in self.points for part in parts]
         self.known = dict(timer.library.known(keys)) if timer.library else {}
 
-    def is_known(self, points: int) -> bool:
-        return all(self._key(k, _WHOLE) in self.known for k in range(points))
+    @property
+    def is_known(self) -> bool:
+        return all(self._key(k, _WHOLE) in self.known for k in self.points)
 
     def take(self, points: Sequence[Sequence[Round]]) -> list[Sample]:
         """The samples of rounds at every point."""
@@ -84,9 +84,9 @@ class _Placement:
         self.known = {sample.key: sample for sample in made}
         return made
 
-    def found(self, points: int) -> InPlace:
+    def found(self) -> InPlace:
         def added(part: Part) -> tuple[float, float]:           # what takes no time has no sample
-            known = [self.known[key] for k in range(points) if (key := self._key(k, part)) in self.known]
+            known = [self.known[key] for k in self.points if (key := self._key(k, part)) in self.known]
             return sum(sample.seconds for sample in known), sum(sample.spread for sample in known)
 
         return InPlace(added(_WHOLE)[0], added(_REST)[0], {part: added(part) for part in self.distinct})
@@ -108,9 +108,7 @@ def _run(built: Sequence[Built], inputs: Inputs, timer: Timer) -> list[list[list
     holders = [[i for i, command in enumerate(own) if isinstance(command, If | Loop)] for own in commands]
     with tempfile.TemporaryDirectory(prefix="meta-infer-place-") as name:
         folder = Path(name)
-        files = [folder / f"{i}.bin" for i in range(len(built))]
-        for file, one in zip(files, built, strict=True):
-            write_package(file, [one.target])
+        files = write_packages(folder, built)
         if timer.board is None:
             answer: list[list[list[Round]]] | None = ask(
                 "meta_infer.search.whole.in_place_child", folder, inputs, len(built) * _SECONDS,

@@ -20,11 +20,10 @@ import numpy as np
 
 from meta_infer.hardware.device import Board
 from meta_infer.library.samples import Sample
-from meta_infer.package.writer import write_package
 from meta_infer.search.measure.measure_protocol import VERSION, median_and_spread
 from meta_infer.search.measure.measurements import OK
 from meta_infer.search.timing import TimeOver, Timer
-from meta_infer.search.whole.built import Built
+from meta_infer.search.whole.built import Built, write_packages
 from meta_infer.search.whole.child_files import ask
 from meta_infer.search.whole.whole_board import turns_on_board
 
@@ -49,9 +48,7 @@ def time_plans(built: Sequence[Built], inputs: Inputs, *, rounds: int, seconds: 
     threads = [one.threads for one in built]
     with tempfile.TemporaryDirectory(prefix="meta-infer-plans-") as name:
         folder = Path(name)
-        files = [folder / f"{i}.bin" for i in range(len(built))]
-        for file, one in zip(files, built, strict=True):
-            write_package(file, [one.target])
+        files = write_packages(folder, built)
         if board is not None:
             return board.again(lambda: turns_on_board(board, files, inputs, threads=threads, rounds=rounds,
                                                       seconds=seconds))
