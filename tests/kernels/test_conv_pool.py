@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from meta_infer.hardware.profile import Profile
+from meta_infer.ir import interpret_loop
 from meta_infer.ir.graph import Attr
+from meta_infer.ir.loop import Expr, Mad
 from meta_infer.kernels.conv.conv_pool import CONV_POOL
+from meta_infer.kernels.kernel import Refusal
 
 from .chains import Part, conv_part, make_chain
 from .conv_cases import PROFILES, random
-from .harness import PROFILE, check_case, make_profile
+from .harness import PROFILE, check_case, layouts_of, make_profile, run_group
 
 
 def pool(op: str, kernel: int, stride: int, pads: tuple[int, ...] = (0, 0, 0, 0), dilation: int = 1) -> Part:
@@ -37,6 +42,34 @@ def test_corners(channels: int, size: tuple[int, int], out: int, kernel: tuple[i
              Part("Add", {"shift": random(rng, out, 1, 1)})]
     case = make_chain({"x": random(rng, 2, channels, *size)}, parts, 2)
     assert check_case(case, CONV_POOL, rtol=1e-4, atol=1e-4, profile=profile, all_corners=True) >= 2
+
+
+@pytest.mark.parametrize("size, pooling", [(16, pool("MaxPool", 2, 2)), (14, pool("MaxPool", 2, 2)),
+                                           (15, pool("MaxPool", 3, 3))])
+def test_chunks_make_no_rows_that_they_do_not_pool(size: int, pooling: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of windows that share no rows, however many lines are pooled at a time and in however many chunks."""
+    made = Counter[str]()
+    value_of = interpret_loop._Machine.value
+
+    def counting(machine: interpret_loop._Machine, expr: Expr) -> interpret_loop.Register:
+        made["multiply-adds"] += isinstance(expr, Mad)
+        return value_of(machine, expr)
+
+    monkeypatch.setattr(interpret_loop._Machine, "value", counting)
+    rng = np.random.default_rng(size)
+    parts = [conv_part(rng, "c", 1, 8, (3, 3), pads=(1, 1, 1, 1)), pooling]
+    case = make_chain({"x": random(rng, 1, 1, size, size)}, parts, 1)
+    variant, = CONV_POOL.variants(case.group, PROFILES[1])
+    found: dict[str, int] = {}
+    for knobs in ({"lines": lines, "parts": parts} for lines in (1, 2, 4, 8) for parts in (1, 2, 4, 8)):
+        tuned = CONV_POOL.tune(case.group, variant, knobs, PROFILES[1])
+        if not isinstance(tuned, Refusal):
+            made.clear()
+            run_group(case.group, CONV_POOL, tuned, layouts_of(tuned, case.group), case.arrays, PROFILES[1],
+                      engine="interpret")
+            found[str(knobs)] = made["multiply-adds"]
+    assert len(found) >= 6
+    assert len(set(found.values())) == 1, found
 
 
 @pytest.mark.parametrize("constant", [True, False])

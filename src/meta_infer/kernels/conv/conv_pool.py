@@ -90,7 +90,9 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
                              profile).sizes)
     images = found.conv.y.shape[0] if isinstance(found.conv.y.shape[0], int) else 1
     parts = next((p for p in _PARTS if p * tiles * images >= _FEWEST_CHUNKS), _PARTS[-1])
-    lines = max(n for n in _LINES if n == 1 or _scratch(found, n, profile) * 4 <= l2_bytes(profile) // 4)
+    height = usual_upper(found.pool.out_spatial[0])
+    lines = max(n for n in _LINES if n == 1 or (n * parts <= height
+                                                and _scratch(found, n, profile) * 4 <= l2_bytes(profile) // 4))
     packed = blocks(found.conv.in_channels, found.in_block) * found.in_block * found.conv.taps * 4 * (
         blocks(found.conv.out_channels, block) * block)
     variant = Variant("conv_pool", "conv_pool", inputs, {n: blocked(block) for n in group.outputs},
@@ -149,11 +151,12 @@ def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profil
         out_block = b.let(run.block + tile * run.vectors, "ob")
         done = b.var(b.let(maximum(y0 * pool.strides[0] - pool.begin[0], 0)), "done")
         step = pool.strides[0]
+        stop = b.let(minimum((y1 - 1) * step - pool.begin[0] + found.rows(1), height), "stop")
         with b.loop(y0, y1, lines, name="line") as line:
             base = b.let(line * step - pool.begin[0], "base")
             low = b.let(maximum(base, 0), "low")
             kept = b.let(maximum(done, low), "kept")
-            end = b.let(maximum(minimum(base + held, height), kept), "end")
+            end = b.let(maximum(minimum(base + held, stop), kept), "end")
             with b.loop(0, run.vectors, name="v") as v, b.loop(low, kept, name="row") as row:
                 to, source = ((v * held + row - base) * width, (v * held + row - base + lines * step) * width)
                 with b.loop(0, width, name="column") as column:
