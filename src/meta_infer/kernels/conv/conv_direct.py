@@ -46,9 +46,10 @@ from meta_infer.support.dtypes import FLOAT32
 
 # Distinct kinds of tiles (border or inner, narrow or wide) beyond which code would outgrow its use.
 _MOST_KINDS = 8
-# Shares of the multiply-adds' peak that a long run of steps gets: of stride 1, of larger ones (whose inputs lie over
-# more cache lines), and of those that use only some of the lines' elements.
-_LONG_RUN, _LONG_RUN_STRIDED, _LONG_RUN_SPARSE = 0.98, 0.88, 0.77
+# Shares of the multiply-adds' peak that a long run of steps gets: of stride 1, of kernels of one tap (which use every
+# input once for each output tile), of larger strides (whose inputs lie over more cache lines), and of those that use
+# only some of the lines' elements.
+_LONG_RUN, _LONG_RUN_POINT, _LONG_RUN_STRIDED, _LONG_RUN_SPARSE = 0.98, 0.91, 0.88, 0.77
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,10 @@ class DirectConv(TiledConv):
                 taps = sum(high - low for low, high in columns.taps.ranges) / columns.columns * _rows_inside(conv)
                 tile = self.problem.cycles(self.tiling, run.vectors, columns.columns, taps)
                 cycles += run.count * columns.count * height * tile
-        share = _LONG_RUN if conv.strides[1] == 1 else _LONG_RUN_STRIDED if conv.taps > 1 else _LONG_RUN_SPARSE
-        return cycles / share * 4 * self.block
+        arrive = self.problem.weight_cycles(-(-height // self.tiling.lines), conv)
+        dense, sparse = (_LONG_RUN, _LONG_RUN_STRIDED) if conv.taps > 1 else (_LONG_RUN_POINT, _LONG_RUN_SPARSE)
+        share = dense if conv.strides[1] == 1 else sparse
+        return (cycles / share + arrive) * 4 * self.block
 
 
 def _rows_inside(conv: ConvShape) -> float:

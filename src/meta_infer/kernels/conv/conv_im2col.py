@@ -19,7 +19,7 @@ from meta_infer.ir.shapes import bounds, usual_upper
 from meta_infer.kernels.conv.conv_indirect import among
 from meta_infer.kernels.conv.conv_shape import ConvShape, any_conv_of
 from meta_infer.kernels.conv.im2col_nest import Im2colConv, lower_im2col, merged
-from meta_infer.kernels.conv_chunks import l2_bytes
+from meta_infer.kernels.conv_chunks import l2_bytes, weight_cycles
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
 from meta_infer.kernels.matmul.gemm_tile import DTYPES, Tile, fits_registers
 
@@ -91,6 +91,8 @@ def _cost(plan: Im2colConv, profile: Profile) -> float:
     cycles = _panel_cycles(plan) * panels * plan.conv.group + _fill_cycles(plan) * fills
     if plan.depth * plan.positions * plan.tile.dtype.bytes > l2_bytes(profile) // 2:
         cycles *= _BEYOND_L2
+    weights = plan.conv.group * plan.out_per_group * plan.depth * plan.tile.dtype.bytes
+    cycles += weight_cycles(weights, -(-_outputs(plan.conv) // plan.positions), _images(plan.conv), l2_bytes(profile))
     return cycles * 4 * plan.tile.lanes * plan.tile.dtype.bytes / 4
 
 

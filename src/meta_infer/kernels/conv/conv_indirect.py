@@ -25,7 +25,7 @@ from meta_infer.kernels.conv.conv_shape import extra_inputs
 from meta_infer.kernels.conv.conv_taps import TapConv, flops_of, taps_of
 from meta_infer.kernels.conv.conv_tile import simd_registers
 from meta_infer.kernels.conv.indirect_nest import IndirectConv, lower_indirect
-from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes
+from meta_infer.kernels.conv_chunks import l1_bytes, l2_bytes, weight_cycles
 from meta_infer.kernels.kernel import Kernel, Knob, KnobValue, Lowering, Refusal
 from meta_infer.support.dtypes import FLOAT32
 
@@ -170,7 +170,7 @@ def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
     return replace(choice, passes=_passes(plan, profile))
 
 
-def _cost(plan: IndirectConv) -> float:
+def _cost(plan: IndirectConv, profile: Profile) -> float:
     """Operations that the core could do at its peak in the predicted time, for one image."""
     taps, images = plan.taps, max(1, bounds(plan.taps.conv.y.shape[0])[0])
     unit_groups = -(-plan.all_units // plan.units)
@@ -180,16 +180,18 @@ def _cost(plan: IndirectConv) -> float:
     out_tiles = sum(run.count for run in plan.runs) * plan.reach.parts
     cycles += _TILE_CYCLES * plan.columns * out_tiles * taps.phase_count * tiles
     cycles += (plan.patch_elements / plan.reach.in_block * _COPY_CYCLES + 4.0 * plan.positions) * chunks
+    cycles += weight_cycles(plan.reach.packed_elements * 4, chunks / unit_groups, images, l2_bytes(profile))
     return cycles * 4 * plan.reach.block
 
 
-def _variant(group: Group, taps: TapConv, choice: Choice, kernel: str, block: int) -> Variant:
+def _variant(group: Group, taps: TapConv, choice: Choice, kernel: str, profile: Profile) -> Variant:
+    block = profile.lanes(FLOAT32)
     plan = choice.plan(taps, block)
     inputs: dict[str, Layout] = operand_layouts(group, extra_inputs(group, taps.conv), taps.conv.y.rank, block)
     inputs |= {taps.conv.x.name: blocked(block)}
     return Variant(kernel, "conv_indirect", inputs, {out: blocked(block) for out in group.outputs}, asdict(choice),
                    scratch_bytes=plan.scratch_bytes, packed_bytes=plan.reach.packed_elements * 4,
-                   flops=flops_of(taps), cost=_cost(plan))
+                   flops=flops_of(taps), cost=_cost(plan, profile))
 
 
 def _chosen(variant: Variant) -> Choice:
@@ -208,7 +210,7 @@ def _variants(group: Group, profile: Profile) -> Iterator[Variant]:
         return
     choice = choose(taps, block, profile)
     if choice.plan(taps, block).patch_elements * 4 <= _MOST_PATCH_BYTES:
-        yield _variant(group, taps, choice, "conv_indirect", block)
+        yield _variant(group, taps, choice, "conv_indirect", profile)
 
 
 def _lower(group: Group, variant: Variant, layouts: Mapping[str, Layout], profile: Profile) -> Lowering:
@@ -249,7 +251,7 @@ def _tune(group: Group, variant: Variant, values: Mapping[str, KnobValue], profi
                                       f"{plan.reach.in_blocks} input blocks")
     if plan.patch_elements * 4 > max(l2_bytes(profile), _fair_patch(taps, choice, block)):
         return Refusal(full, "cache", f"a patch of {plan.patch_elements * 4} bytes exceeds L2")
-    return _variant(group, taps, choice, variant.kernel, block)
+    return _variant(group, taps, choice, variant.kernel, profile)
 
 
 CONV_INDIRECT = Kernel("conv_indirect", ("Conv", "ConvTranspose"), _variants, _lower, _knobs, _tune)

@@ -81,7 +81,8 @@ class PaddedConv(TiledConv):
         groups = -(-len(self.tiles.sizes) // self.tiling.tiles)
         chunks = strips * -(-self.problem.lines // self.tiling.lines) * groups
         copied = chunks * self.scratch_elements / self.in_block * _COPY_CYCLES
-        return (cycles / _LONG_RUN + copied) * 4 * self.block
+        arrive = self.problem.weight_cycles(chunks // groups, self.conv)
+        return (cycles / _LONG_RUN + copied + arrive) * 4 * self.block
 
 
 def problem_padded(conv: ConvShape, block: int, in_block: int, profile: Profile) -> Problem:

@@ -113,9 +113,11 @@ class PointwiseConv(TiledConv):
             else:
                 tile = self.problem.cycles(self.tiling, run.vectors, run.columns, 1)
                 cycles += run.count * tile * positions / run.columns
-        chunks = -(-positions // self.tiling.lines) * -(-len(self.tiles.sizes) // self.tiling.tiles)
+        reads = -(-positions // self.tiling.lines)
+        chunks = reads * -(-len(self.tiles.sizes) // self.tiling.tiles)
         copied = chunks * self.panel_elements / self.block * _COPY_CYCLES
-        return (cycles / _LONG_RUN + copied) * 4 * self.block
+        arrive = self.problem.weight_cycles(reads, self.conv)
+        return (cycles / _LONG_RUN + copied + arrive) * 4 * self.block
 
 
 def problem_pointwise(conv: ConvShape, block: int, in_block: int, profile: Profile) -> Problem:

@@ -18,7 +18,7 @@ from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.conv.conv_shape import ConvShape
 from meta_infer.kernels.conv.conv_tile import most_columns, simd_registers, split_evenly
 from meta_infer.kernels.conv.winograd_transforms import TAPS
-from meta_infer.kernels.conv_chunks import LINE_BYTES, l1_bytes, l2_bytes
+from meta_infer.kernels.conv_chunks import FAR_CYCLES, LINE_BYTES, NEAR_CYCLES, l1_bytes, l2_bytes
 from meta_infer.support.dtypes import FLOAT32
 
 # Multiply-adds in flight that keep two pipes of latency 4 busy, as on every out-of-order core of the catalog.
@@ -43,7 +43,7 @@ class Cycles:
     near: float                   # and from the last-level cache
 
 
-_CYCLES = Cycles(4.5, 3.5, 40.0, 0.19, 0.06)
+_CYCLES = Cycles(4.5, 3.5, 40.0, FAR_CYCLES, NEAR_CYCLES)
 
 
 @dataclass(frozen=True)
