@@ -27,8 +27,9 @@ from meta_infer.search.space.sites import Site
 from meta_infer.search.space.ways import Way, way_of
 from meta_infer.support.errors import LibraryUnwritableError
 
-_BETTER = 0.98
-"""Times the least guess of a group that what did best elsewhere is guessed to take, so that plans are made of it."""
+_BETTER = 0.999
+"""Times the least guess of a group that what did best elsewhere is guessed to take: plans are made of it, and are not
+made to have such groups."""
 
 
 def capabilities(profile: Profile) -> str:
@@ -60,7 +61,9 @@ def take_over(sites: Iterable[Site], library: Library, profile: Profile, cpu: st
                 site.add(variant, guesses.seconds(site.group, variant))
             if way not in site.first:
                 least = min(guesses.corrected(*item) for item in site.ways.items())
-                site.ways[way].guess *= _BETTER ** (taken + 1) * least / guesses.corrected(way, site.ways[way])
+                known = site.ways[way]
+                known.lowered = _BETTER ** (taken + 1) * least / guesses.corrected(way, known)
+                known.guess *= known.lowered
                 site.first.append(way)
                 taken += 1
             if taken == most:

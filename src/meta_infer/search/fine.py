@@ -70,7 +70,7 @@ class Market:
 
     def price(self, text: str, way: Way, known: Known) -> float:
         """Seconds of a way of the site `text`: timed, or guessed, and as it is in place where that was seen."""
-        return self.context.price(text, way, self.guesses.corrected(way, known))
+        return self.context.price(text, way, self.guesses.corrected(way, known, text))
 
     def solve(self, allowed: Callable[[Offer, Way, Known], bool] = lambda offer, way, known: True,
               work: float = WORK, objective: str = "") -> Solved:
@@ -233,7 +233,7 @@ def _count(site: Site, chosen: Way, market: Market, timer: Timer, rivals: int, c
     is_seen = any(known.is_counted or known.measured is not None for known in site.ways.values())
     if counted == 1 or site.first or is_seen:
         return
-    guessed = {way: market.guesses.corrected(way, known) for way, known in site.ways.items()}
+    guessed = {way: market.guesses.corrected(way, known, site.text) for way, known in site.ways.items()}
     least = min(guessed.values())
     near = [way for way, seconds in guessed.items() if seconds <= slack * least or way == chosen]
     if len(near) <= rivals:
@@ -262,16 +262,18 @@ def _brought(market: Market) -> list[tuple[Site, list[Variant]]]:
 
 
 def _promising(site: Site, chosen: Way, guesses: Guesses, rivals: int, slack: float) -> list[Variant]:
-    """Untimed ways worth timing: the chosen one, what did best elsewhere, and where nothing did, that of the plan by
-    rule and the `rivals` best of all that were guessed to come near."""
-    ranked = sorted(((guesses.corrected(way, known), way, known) for way, known in site.ways.items()),
+    """Untimed ways worth timing: the chosen one, what did best elsewhere, that of the plan by rule where it is of
+    another kind, and where nothing did best elsewhere, the `rivals` best of all that were guessed to come near."""
+    ranked = sorted(((guesses.corrected(way, known, site.text), way, known) for way, known in site.ways.items()),
                     key=lambda item: item[:2])
     least = ranked[0][0]
     near: list[tuple[Way, Known]] = [(way, known) for seconds, way, known in ranked
                                      if seconds <= slack * least or way == chosen]
     timed = sum(known.measured is not None for _, known in near)
     own = (way for way in site.ways if rival_digest(way.kernel))
-    wanted = dict.fromkeys([*(site.first or site.by_rule), *own, chosen])
+    elsewhere = {(way.kernel, way.variant) for way in site.first}
+    by_rule = (way for way in site.by_rule if (way.kernel, way.variant) not in elsewhere)
+    wanted = dict.fromkeys([*site.first, *by_rule, *own, chosen])
     first = [way for way in wanted if site.ways[way].measured is None]
     untimed = [known.variant for way, known in near if known.measured is None and way not in first]
     more = 0 if site.first else rivals - timed - len(first)

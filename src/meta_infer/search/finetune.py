@@ -20,6 +20,8 @@ _GAIN = 0.99
 _AT_ONCE = 6
 _LARGE = 0.05
 """Share of the plan's time from which a group has all tries."""
+_KNOWN = 0.3
+"""Share of the tries that a group has whose first candidates did best elsewhere: their knobs were tuned there."""
 
 
 def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, tries: int, until: float,
@@ -30,7 +32,8 @@ def finetune(market: Market, timer: Timer, profile: Profile, solved: Solved, *, 
     A group gets its turn by the time it takes in the whole plan. Raises TimeOver at the time `until` (time.monotonic).
     """
     parts = sorted(market.shares(solved), key=lambda part: -part[2])
-    order = [(site, way, round(tries * min(1.0, share / _LARGE))) for site, way, share in parts]
+    order = [(site, way, round(tries * min(1.0, share / _LARGE) * (_KNOWN if site.first else 1.0)))
+             for site, way, share in parts]
     for done, (site, way, count) in enumerate(order):
         left = int(min(most - timer.known, sum(more for _, _, more in order[done:])))
         market.on_wanted(max(0, left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Protocol
@@ -16,6 +16,9 @@ from meta_infer.kernels.guess import alone_cost
 from meta_infer.search.space.sites import Known, Site
 from meta_infer.search.space.ways import Way
 
+_SIBLING = 1.03
+"""Times its guess that a way counts whose siblings were timed: what is hardly better by a guess is not worth a time."""
+
 
 class Model(Protocol):
     """What predicts: (group, variant, sizes) -> seconds."""
@@ -25,31 +28,34 @@ class Model(Protocol):
 
 @dataclass
 class Guesses:
-    """Guesses of ways; `learn` sets by how much those of each kernel and variant were off, and those of all."""
+    """Guesses of ways; `learn` sets by how much those of each kernel and variant were off, and those of all, and those
+    of each variant for one site: of its siblings that were timed there, an untimed way has the level, not more luck."""
 
     model: Model
     points: Iterable[Mapping[str, int]] = ({},)
-    factors: dict[tuple[str, str, bool], float] = field(default_factory=dict)
+    factors: dict[tuple[str, str, str, bool], float] = field(default_factory=dict)
 
     def seconds(self, group: Group, variant: Variant) -> float:
         return sum(self.model(group, variant, sizes) for sizes in self.points)
 
-    def corrected(self, way: Way, known: Known) -> float:
-        """What was measured, else the guess as the timed ones of its kind came out."""
+    def corrected(self, way: Way, known: Known, text: str = "") -> float:
+        """What was measured, else the guess as the timed ones of its kind came out, at the site `text` where it has
+        any."""
         if known.measured is not None:
             return known.measured
-        for key in ((way.kernel, way.variant), (way.kernel, ""), ("", "")):
+        for key in _kinds(way, text):
             if (*key, known.is_counted) in self.factors:
-                return known.guess * self.factors[*key, known.is_counted]
+                return known.guess * self.factors[*key, known.is_counted] * (_SIBLING if key[0] else 1.0)
         return known.guess
 
     def learn(self, sites: Iterable[Site]) -> None:
-        ratios: dict[tuple[str, str, bool], list[float]] = {}
+        ratios: dict[tuple[str, str, str, bool], list[float]] = {}
         for site in sites:
             for way, known in site.ways.items():
                 if known.measured is not None and 0 < known.measured < float("inf") and known.guess > 0:
-                    for key in ((way.kernel, way.variant), (way.kernel, ""), ("", "")):
-                        ratios.setdefault((*key, known.is_counted), []).append(known.measured / known.guess)
+                    ratio = known.measured * known.lowered / known.guess
+                    for key in _kinds(way, site.text):
+                        ratios.setdefault((*key, known.is_counted), []).append(ratio)
         self.factors = {key: statistics.median(found) for key, found in ratios.items()}
 
     def error(self, sites: Iterable[Site]) -> float:
@@ -63,8 +69,17 @@ class Guesses:
         return statistics.median(off) if off else 0.0
 
 
-_PEAK, _RATE = 5e10, 1e10
-"""Operations and bytes per second of a core where a profile states neither."""
+def _kinds(way: Way, text: str) -> Iterator[tuple[str, str, str]]:
+    """What a way is like, the closest first: (site, kernel, variant)."""
+    if text:
+        yield text, way.kernel, way.variant
+    yield "", way.kernel, way.variant
+    yield "", way.kernel, ""
+    yield "", "", ""
+
+
+_CLOCK, _RATE = 2.5e9, 1e10
+"""Cycles per second, and bytes per second of a core, where a profile states neither."""
 _LAUNCH = 1e-6
 
 
@@ -72,7 +87,8 @@ def roofline_model(profile: Profile) -> Model:
     """Operations at the chip's peak, as kernels state them, or bytes through memory, and a launch."""
     from meta_infer.support.dtypes import FLOAT32
 
-    peak = 2 * (profile.macs_per_second(FLOAT32) or _PEAK / 2) / max(profile.cores, 1)
+    stated = profile.macs_per_second(FLOAT32)
+    peak = 2 * stated / max(profile.cores, 1) if stated else _peak_of_vectors(profile)
     rate = profile.bandwidth or _RATE
 
     def seconds(group: Group, variant: Variant, sizes: Mapping[str, int]) -> float:
@@ -81,6 +97,14 @@ def roofline_model(profile: Profile) -> Model:
         return max(cost / peak, moved / rate / 4) + _LAUNCH
 
     return seconds
+
+
+def _peak_of_vectors(profile: Profile) -> float:
+    """Operations per second of a core with two pipes for vectors, as on every out-of-order core of the catalog."""
+    from meta_infer.support.dtypes import FLOAT32
+
+    a_cycle = 2 * profile.lanes(FLOAT32) * (2 if profile.has_fma else 1)
+    return a_cycle * (profile.clock_ghz * 1e9 if profile.clock_ghz else _CLOCK)
 
 
 def _bytes(value: Value, sizes: Mapping[str, int]) -> float:

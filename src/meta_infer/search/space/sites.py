@@ -18,6 +18,7 @@ class Known:
     """Seconds of one way: the guess, and what was measured, infinite when it failed. `key` is that of its sample.
 
     `is_counted` tells guesses of the cost model, from what the lowered kernels do, from those that kernels state.
+    `lowered` is what the guess was multiplied by for what is known of elsewhere.
     """
 
     variant: Variant
@@ -26,6 +27,7 @@ class Known:
     spread: float = 0.0
     key: str = ""
     is_counted: bool = False
+    lowered: float = 1.0
 
     @property
     def seconds(self) -> float:

@@ -159,7 +159,7 @@ def _placed(market: Market, plan: Plan, found: InPlace) -> Iterator[Placed]:
         if site is None or way not in site.ways or not place:
             continue
         known = site.ways[way]
-        alone = market.guesses.corrected(way, known)
+        alone = market.guesses.corrected(way, known, text)
         if 0 < alone < math.inf:
             off = math.hypot(spread / place, known.spread / alone)
             yield Placed(text, way, counts[text, way], place, alone, off, known.measured is not None)
