@@ -7,8 +7,11 @@ import pytest
 
 from meta_infer.kernels.conv.conv_direct import CONV_DIRECT
 from meta_infer.kernels.conv.conv_first import CONV_FIRST
+from meta_infer.kernels.conv.conv_im2col import CONV_IM2COL
+from meta_infer.kernels.conv.conv_indirect import CONV_INDIRECT
 from meta_infer.kernels.conv.conv_padded import CONV_PADDED
 from meta_infer.kernels.conv.conv_pointwise import CONV_POINTWISE
+from meta_infer.kernels.conv_chunks import FAR_CYCLES
 from meta_infer.kernels.kernel import Kernel, Refusal
 
 from .conv_cases import PROFILES, conv_case
@@ -82,3 +85,22 @@ def test_costs_are_those_of_a_good_implementation(channels: int, size: int, taps
         for variant in kernel.variants(case.group, make_profile("x86-64-v3")):
             padded = 1.0 if channels > 3 or kernel is CONV_FIRST else 8 / 3
             assert 0.9 < variant.cost / int(variant.flops) / padded < 2  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("kernel, channels, taps", [
+    (CONV_DIRECT, 512, 3), (CONV_PADDED, 512, 3), (CONV_INDIRECT, 512, 3), (CONV_IM2COL, 512, 3),
+    (CONV_POINTWISE, 2048, 1),
+])
+def test_costs_have_the_arrival_of_weights(kernel: Kernel, channels: int, taps: int) -> None:
+    """On top of the arithmetic; in a batch the images share it."""
+    profile, pads = make_profile("x86-64-v4"), (taps // 2,) * 4
+    weights = channels * channels * taps * taps * 4
+    arrive = 4 * 16 * FAR_CYCLES * weights
+    costs = []
+    for images in (1, 32):
+        case = conv_case(np.random.default_rng(0), (images, channels, 7, 7), channels, (taps, taps), pads=pads)
+        variant = next(iter(kernel.variants(case.group, profile)))
+        inside = ((7 * taps - 2 * (taps // 2)) / (7 * taps))**2                     # of the taps
+        assert variant.cost > inside * int(variant.flops) / images + arrive / images  # type: ignore[call-overload]
+        costs.append(variant.cost)
+    assert costs[0] - costs[1] > 0.4 * arrive
