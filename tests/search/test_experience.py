@@ -36,6 +36,12 @@ def known_elsewhere(market: Market, site: Site, way: Way, folder: Path) -> int:
         return take_over([site], library, PROFILE, "here", market.guesses, anything, 1)
 
 
+def best_and_last(site: Site) -> tuple[Way, Way]:
+    """The way with the least guess, and the one with the greatest of another kind."""
+    ranked = [way for way, _ in site.ranked()]
+    return ranked[0], next(way for way in reversed(ranked) if of_kind(way) != of_kind(ranked[0]))
+
+
 def of_kind(way: Way) -> tuple[str, str]:
     return way.kernel, way.variant
 
@@ -47,8 +53,7 @@ def kinds(variants: list[Variant]) -> list[tuple[str, str]]:
 def test_what_did_best_elsewhere_is_timed_first_and_alone(tmp_path: Path) -> None:
     market = made_up_market(0, timed=0.0)
     site = convolution(market)
-    ranked = [way for way, _ in site.ranked()]
-    best, last = ranked[0], next(way for way in reversed(ranked) if of_kind(way) != of_kind(ranked[0]))
+    best, last = best_and_last(site)
     site.by_rule.append(last)
     guess = site.ways[last].guess
     assert known_elsewhere(market, site, last, tmp_path) == 1 and site.first == [last]
@@ -60,8 +65,7 @@ def test_what_did_best_elsewhere_is_timed_first_and_alone(tmp_path: Path) -> Non
 def test_what_the_rule_takes_is_timed_too_where_it_is_of_another_kind(tmp_path: Path) -> None:
     market = made_up_market(0, timed=0.0)
     site = convolution(market)
-    ranked = [way for way, _ in site.ranked()]
-    best, last = ranked[0], next(way for way in reversed(ranked) if of_kind(way) != of_kind(ranked[0]))
+    best, last = best_and_last(site)
     site.by_rule.append(best)
     known_elsewhere(market, site, last, tmp_path)
     assert kinds(_promising(site, last, market.guesses, 5, 2.0)) == [of_kind(last), of_kind(best)]
