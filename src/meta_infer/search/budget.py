@@ -39,7 +39,7 @@ class Budget:
 
 
 BUDGETS: Mapping[str, Budget] = {
-    "fast": Budget(seconds=40, rivals=2, counted=2, taken=1, slack=1.3, keep=8, kernels=240, tuning=0, tries=0,
+    "fast": Budget(seconds=40, rivals=3, counted=2, taken=1, slack=1.3, keep=8, kernels=240, tuning=0, tries=0,
                    in_place=False, beside=0, moves=False, plans=3),
     "balanced": Budget(seconds=180, rivals=5, counted=3, taken=2, slack=1.5, keep=16, kernels=480, tuning=150, tries=10,
                        in_place=True, beside=3, moves=True, plans=5),
