@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant, blocked
-from meta_infer.ir.shapes import bounds, product, usual_upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.conv.conv_indirect import among
 from meta_infer.kernels.conv.conv_shape import ConvShape, conv_of
 from meta_infer.kernels.conv.conv_tile import simd_registers
@@ -86,7 +86,7 @@ def _choose(group: Group, conv: ConvShape, name: str, profile: Profile) -> FewCo
              for rows in range(1, everything.all_rows + 1) for vectors in (1, 2, 4)]
     best = min((plan for plan in plans if _fits_registers(plan, profile)), key=_line_cycles)
     height = max(1, usual_upper(conv.in_spatial[0]))
-    images = max(1, bounds(conv.y.shape[0])[0])
+    images = conv.images
     lines = min(height, max(1, int(_CHUNK_CYCLES / _line_cycles(best))), max(1, height * images // _FEWEST_CHUNKS))
     return _plan(group, conv, name, {"rows": best.rows, "vectors": best.vectors, "lines": lines}, profile)
 

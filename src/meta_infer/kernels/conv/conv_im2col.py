@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import PLAIN, Group, Layout, Variant
-from meta_infer.ir.shapes import bounds, usual_upper
+from meta_infer.ir.shapes import usual_upper
 from meta_infer.kernels.conv.conv_indirect import among
 from meta_infer.kernels.conv.conv_shape import ConvShape, any_conv_of
 from meta_infer.kernels.conv.im2col_nest import Im2colConv, lower_im2col, merged
@@ -59,12 +59,8 @@ def _outputs(conv: ConvShape) -> int:
     return max(1, usual_upper(Im2colConv(conv, Tile(conv.x.dtype, 1, 1), 1, 1).outputs))
 
 
-def _images(conv: ConvShape) -> int:
-    return max(1, bounds(conv.y.shape[0])[0])
-
-
 def _chunks(plan: Im2colConv) -> int:
-    return _images(plan.conv) * -(-_outputs(plan.conv) // plan.positions) * -(-plan.all_units // plan.units)
+    return plan.conv.images * -(-_outputs(plan.conv) // plan.positions) * -(-plan.all_units // plan.units)
 
 
 def _panel_cycles(plan: Im2colConv) -> float:
@@ -92,7 +88,7 @@ def _cost(plan: Im2colConv, profile: Profile) -> float:
     if plan.depth * plan.positions * plan.tile.dtype.bytes > l2_bytes(profile) // 2:
         cycles *= _BEYOND_L2
     weights = plan.conv.group * plan.out_per_group * plan.depth * plan.tile.dtype.bytes
-    cycles += weight_cycles(weights, -(-_outputs(plan.conv) // plan.positions), _images(plan.conv), l2_bytes(profile))
+    cycles += weight_cycles(weights, -(-_outputs(plan.conv) // plan.positions), plan.conv.images, l2_bytes(profile))
     return cycles * 4 * plan.tile.lanes * plan.tile.dtype.bytes / 4
 
 

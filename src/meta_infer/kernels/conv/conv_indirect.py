@@ -18,7 +18,7 @@ from math import ceil, isqrt, prod
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.shapes import bounds, product, usual_upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv.conv_reach import Reach
 from meta_infer.kernels.conv.conv_shape import extra_inputs
@@ -103,7 +103,7 @@ def _chunks(plan: IndirectConv) -> int:
     taps = plan.taps
     height, width = (max(1, usual_upper(size)) for size in taps.q_spatial[-2:])
     lead = usual_upper(product(taps.q_spatial[:-2]))
-    images = max(1, bounds(taps.conv.y.shape[0])[0])
+    images = taps.conv.images
     return images * lead * -(-height // plan.rows) * -(-width // plan.width) * -(-plan.all_units // plan.units)
 
 
@@ -172,7 +172,7 @@ def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
 
 def _cost(plan: IndirectConv, profile: Profile) -> float:
     """Operations that the core could do at its peak in the predicted time, for one image."""
-    taps, images = plan.taps, max(1, bounds(plan.taps.conv.y.shape[0])[0])
+    taps, images = plan.taps, plan.taps.conv.images
     unit_groups = -(-plan.all_units // plan.units)
     chunks = _chunks(plan) / images                                   # of one image
     tiles = ceil(plan.rows * plan.width / plan.columns) * chunks / unit_groups

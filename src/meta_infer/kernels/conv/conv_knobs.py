@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
-from meta_infer.ir.shapes import bounds
 from meta_infer.kernels.conv.conv_shape import ConvShape
 from meta_infer.kernels.conv.conv_tile import OutTiles, most_columns, out_tiles, step_cycles
 from meta_infer.kernels.conv_chunks import weight_cycles
@@ -101,7 +100,7 @@ class Problem:
     def weight_cycles(self, reads: int, conv: ConvShape) -> float:
         """Those in which the weights arrive, `reads` times for an image."""
         weights = self.out_blocks * self.in_blocks * self.block * self.in_block * self.taps * 4
-        return weight_cycles(weights, reads, max(1, bounds(conv.y.shape[0])[0]), self.l2)
+        return weight_cycles(weights, reads, conv.images, self.l2)
 
 
 def knobs_of(problem: Problem, default: Tiling) -> tuple[Knob, ...]:

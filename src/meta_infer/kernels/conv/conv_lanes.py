@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from meta_infer.hardware.profile import Profile
 from meta_infer.ir.group import Group, Layout, Variant, blocked
-from meta_infer.ir.shapes import bounds, product, usual_upper
+from meta_infer.ir.shapes import product, usual_upper
 from meta_infer.kernels.blocked import operand_layouts
 from meta_infer.kernels.conv.conv_indirect import among, rectangle
 from meta_infer.kernels.conv.conv_shape import extra_inputs
@@ -96,7 +96,7 @@ def _chunks(plan: LanesConv) -> int:
     """Chunks of all images."""
     height, width = (max(1, usual_upper(size)) for size in plan.taps.q_spatial[-2:])
     places = usual_upper(product(plan.taps.q_spatial[:-2])) * -(-height // plan.rows) * -(-width // plan.width)
-    return max(1, bounds(plan.taps.conv.y.shape[0])[0]) * places * -(-plan.all_units // plan.units)
+    return plan.taps.conv.images * places * -(-plan.all_units // plan.units)
 
 
 def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
@@ -119,7 +119,7 @@ def choose(taps: TapConv, block: int, profile: Profile) -> Choice:
 
 def _cost(plan: LanesConv) -> float:
     """Operations that the core could do at its peak in the predicted time, for one image."""
-    images = max(1, bounds(plan.taps.conv.y.shape[0])[0])
+    images = plan.taps.conv.images
     cycles = _tile_cycles(plan) * _tiles(plan)
     cycles += plan.patch_elements / plan.block * _COPY_CYCLES * _chunks(plan) / images
     return cycles * 4 * plan.block

@@ -10,7 +10,7 @@ import numpy as np
 
 from meta_infer.ir.graph import Value
 from meta_infer.ir.group import Group
-from meta_infer.ir.shapes import Dim
+from meta_infer.ir.shapes import Dim, bounds
 from meta_infer.ops.attrs import dims_of, int_of, ints_of
 from meta_infer.support.dtypes import FLOAT32
 
@@ -32,6 +32,11 @@ class ConvShape:
     end: tuple[int, ...]
     dilations: tuple[int, ...]
     group: int
+
+    @property
+    def images(self) -> int:
+        """Images of a batch, as many as there are at least."""
+        return max(1, bounds(self.y.shape[0])[0])
 
     @property
     def in_channels(self) -> Dim:

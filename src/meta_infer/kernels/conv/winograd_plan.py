@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from meta_infer.hardware.profile import Profile
-from meta_infer.ir.shapes import Dim, bounds, ceildiv, product, usual_upper
+from meta_infer.ir.shapes import Dim, ceildiv, product, usual_upper
 from meta_infer.kernels.blocked import blocks
 from meta_infer.kernels.conv.conv_shape import ConvShape
 from meta_infer.kernels.conv.conv_tile import most_columns, simd_registers, split_evenly
@@ -267,7 +267,7 @@ def expected_cost(plan: WinogradConv, profile: Profile) -> float:
 def cost_of(cut: WinogradConv, inputs: int, step: float, weight_bytes: int, cycles: Cycles, profile: Profile) -> float:
     """The same from the cycles of a channel in all register tiles, `step`: products and weights arrive side by side,
     the better the less there is of the other; both transforms come on top. `inputs` are vectors of input channels."""
-    images = max(1, bounds(cut.conv.y.shape[0])[0])
+    images = cut.conv.images
     tiles = usual_tiles(cut.conv, cut.m, images)
     tile_blocks, groups = -(-tiles // cut.slots), -(-tiles // cut.columns)
     products = cut.points * groups * (inputs * cut.block * step + len(cut.sizes) * cycles.tile)
